@@ -1,0 +1,38 @@
+"""Train one shared model across sites whose data differ; keep it accurate and fair for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Algorithm", "FedAvg", "FedKF", "FedkfError", "UserError", "metrics", "run"]
+
+if TYPE_CHECKING:
+    from fedkf import algorithms as algorithms
+    from fedkf import metrics as metrics
+    from fedkf.algorithms.fedavg import FedAvg as FedAvg
+    from fedkf.algorithms.fedkf import FedKF as FedKF
+    from fedkf.api import run as run
+    from fedkf.core.algorithm import Algorithm as Algorithm
+    from fedkf.core.errors import FedkfError as FedkfError
+    from fedkf.core.errors import UserError as UserError
+
+_HOMES = {
+    "Algorithm": "fedkf.core.algorithm",
+    "FedAvg": "fedkf.algorithms.fedavg",
+    "FedKF": "fedkf.algorithms.fedkf",
+    "FedkfError": "fedkf.core.errors",
+    "UserError": "fedkf.core.errors",
+    "run": "fedkf.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: `import fedkf` itself costs nothing."""
+    import importlib
+
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in ("metrics", "algorithms"):
+        return importlib.import_module(f"fedkf.{name}")
+    raise AttributeError(f"module 'fedkf' has no attribute {name!r}")

@@ -1,0 +1,44 @@
+"""Every algorithm, one file each. A new file in this folder is found by itself."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+from fedkf.core.algorithm import Algorithm
+from fedkf.core.errors import UserError, nearest
+from fedkf.core.objects import import_object
+
+__all__ = ["get", "names"]
+
+
+@cache
+def _registry() -> dict[str, type[Algorithm]]:
+    found: dict[str, type[Algorithm]] = {}
+    for module in pkgutil.iter_modules(__path__):
+        for value in vars(importlib.import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(value, type) and issubclass(value, Algorithm) and value.name:
+                found[value.name] = value
+    return found
+
+
+def names() -> list[str]:
+    """The names of all algorithms.
+
+    >>> "fedkf" in names()
+    True
+    """
+    return sorted(_registry())
+
+
+def get(name: str) -> type[Algorithm]:
+    """The algorithm of that name, or the one that `package.module:Class` points to."""
+    if ":" in name:
+        value = import_object(name, "algorithm.name")
+        if not (isinstance(value, type) and issubclass(value, Algorithm)):
+            raise UserError(f"algorithm.name: {name} is not a subclass of fedkf.Algorithm")
+        return value
+    if name not in _registry():
+        raise UserError(f"algorithm.name: no algorithm {name!r}; {nearest(name, names())}")
+    return _registry()[name]

@@ -1,0 +1,141 @@
+"""FedKF (Zhou et al., 2023): fuse global knowledge, distilled without data, with local knowledge.
+
+T1, the mean over every client's latest model (OCA), is kept by the server for any algorithm. This
+file is T2: each active client trains a generator against the teacher, and its model on its own data
+and on what the teacher says about generated samples (Algorithm 1, ClientUpdate).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.models.features import features_and_logits
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedkf.core.client import Client
+    from fedkf.core.payload import Payload
+    from fedkf.core.samples import Samples
+    from fedkf.core.server import Server
+
+
+@dataclass(frozen=True)
+class FedKF(Algorithm):
+    """FedKF; `teacher: aca` makes the communication-efficient variant FedKF-."""
+
+    name: ClassVar[str] = "fedkf"
+    fairness_aware: ClassVar[bool] = True
+    fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "text": dict(first_round="distil", resample=True, entropy="sum", activation="sum"),
+        "released": dict(first_round="plain", resample=False, entropy="scaled", activation="mean"),
+    }
+
+    gamma: float = option(1.0, "weight of the KL loss in the local model's loss", at_least=0)
+    lambda1: float = option(0.1, "weight of the one-hot loss in the generator's", at_least=0)
+    lambda2: float = option(0.1, "weight of the activation loss in the generator's", at_least=0)
+    teacher: str = option("oca", "who teaches: oca or aca", choices=("oca", "aca"))
+    first_round: str = option(
+        "distil",
+        "in round 1 distil from w⁰, or train on local data only",
+        choices=("distil", "plain"),
+    )
+    resample: bool = option(True, "a new generated batch for the model, after the generator's step")
+    entropy: str = option("sum", "Σ p log p, or 1 + Σ p log p / log C", choices=("sum", "scaled"))
+    activation: str = option("sum", "the feature's l1 norm, or its mean", choices=("sum", "mean"))
+    adversarial: bool = option(False, "the generator also seeks samples where the model errs")
+
+    def broadcast(self, server: Server, state: State) -> Payload:
+        down = super().broadcast(server, state)
+        if self.teacher == "oca" and not self._plain(server.round):
+            down.add("teacher", server.overall or state["weights"], kind="weights")
+        return down
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        if self._plain(client.round):
+            return super().local_update(client, down)
+        student = client.start(down["weights"])  # w_k ← w
+        teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])  # ŵ, fixed
+        samples = client.samples()  # θ_k, as this client left it
+        for x, y in client.batches():
+            fake = samples.draw()
+            features, logits = judge(teacher, fake)
+            if self.resample:
+                self._train_generator(client, samples, fake, features, logits)
+                with torch.no_grad():
+                    fake = samples.draw()
+                    logits = teacher(fake)
+            with client.aside():
+                kl = kl_loss(logits.detach().softmax(1), student(fake.detach()))
+            client.step(client.task.loss(student(x), y) + self.gamma * kl)  # w_k ← w_k − η ∇L(w_k)
+            if not self.resample:
+                self._train_generator(client, samples, fake, features, logits)
+            client.log(kl=kl)
+        client.state = samples.state()
+        return client.upload()
+
+    def generator_loss(self, features: Tensor, logits: Tensor) -> Tensor:
+        """L_G = L_IE + λ₁ L_OH + λ₂ L_A (Eq. 5)."""
+        entropy = information_entropy_loss(logits, scaled=self.entropy == "scaled")
+        activation = activation_loss(features, mean=self.activation == "mean")
+        return entropy + self.lambda1 * one_hot_loss(logits) + self.lambda2 * activation
+
+    def _train_generator(
+        self, client: Client, samples: Samples, fake: Tensor, features: Tensor, logits: Tensor
+    ) -> None:
+        """θ_k ← θ_k − β ∇L_G(θ_k), for samples that learn."""
+        if not fake.requires_grad:
+            return
+        loss = self.generator_loss(features, logits)
+        if self.adversarial:
+            with client.aside():
+                loss = loss - self.gamma * kl_loss(logits.detach().softmax(1), client.model(fake))
+        samples.learn(loss)
+        client.log(generator=loss)
+
+    def _plain(self, round: int) -> bool:
+        return round == 1 and self.first_round == "plain"
+
+
+@dataclass(frozen=True)
+class FedKFMinus(FedKF):
+    """FedKF-: the model that came down is also the teacher, so nothing more is sent."""
+
+    name: ClassVar[str] = "fedkf-"
+    teacher: str = option("aca", "who teaches: oca or aca", choices=("oca", "aca"))
+
+
+def judge(teacher: nn.Module, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """The teacher's features and logits; gradients flow to samples that can learn from them."""
+    with torch.set_grad_enabled(samples.requires_grad):
+        return features_and_logits(teacher, samples)
+
+
+def one_hot_loss(logits: Tensor) -> Tensor:
+    """L_OH (Eq. 2): cross entropy against the class that the teacher finds likeliest."""
+    return torch.nn.functional.cross_entropy(logits, logits.argmax(1))
+
+
+def information_entropy_loss(logits: Tensor, scaled: bool = False) -> Tensor:
+    """L_IE (Eq. 3): Σ p log p of the batch's mean prediction p; scaled to [0, 1] on request."""
+    p = logits.softmax(1).mean(0)
+    # A class with p = 0 adds nothing; the clamp keeps its logarithm, and the gradient, finite.
+    negative = (p * p.clamp_min(torch.finfo(p.dtype).tiny).log()).sum()
+    return 1 + negative / math.log(p.numel()) if scaled else negative
+
+
+def activation_loss(features: Tensor, mean: bool = False) -> Tensor:
+    """L_A (Eq. 4): minus the features' l1 norm, averaged over the batch; or minus their mean."""
+    magnitude = features.flatten(1).abs()
+    return -(magnitude.mean() if mean else magnitude.sum(1).mean())
+
+
+def kl_loss(soft: Tensor, logits: Tensor) -> Tensor:
+    """L_KL (Eq. 6): KL(teacher ‖ student), summed over classes, averaged over the batch."""
+    return torch.nn.functional.kl_div(logits.log_softmax(1), soft, reduction="batchmean")

@@ -1,0 +1,170 @@
+"""The commands of `fedkf`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedkf import __version__
+from fedkf.core.errors import FedkfError
+
+app = typer.Typer(
+    name="fedkf",
+    help="Train one shared model across sites whose data differ, accurate and fair for each.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+err = Console(stderr=True, highlight=False)
+out = Console(highlight=False)
+
+ConfigArgument = Annotated[
+    str | None, typer.Argument(metavar="[CONFIG]", help="A file or a preset; none means digits.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key, such as federation.rounds=30."
+    ),
+]
+
+
+class Stopped(FedkfError):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+
+def main() -> None:
+    """The entry point: every error is one sentence, and the exit code says whose it was."""
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv.remove("--debug")
+    else:
+        warnings.simplefilter("ignore")
+    try:
+        app()
+    except FedkfError as error:
+        if debug:
+            raise
+        err.print(f"fedkf: {error}", markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        name = type(error).__name__
+        err.print(
+            f"fedkf: unexpected {name}: {error} (--debug shows where)", markup=False, soft_wrap=True
+        )
+        sys.exit(1)
+
+
+def show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"fedkf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Train one shared model across sites whose data differ, accurate and fair for each."""
+
+
+@app.command()
+def run(
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="[default: runs/<config>-<algorithm>-<seed>]"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; 0 does everything in this one.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="Where clients run: local.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
+) -> None:
+    """Run one experiment."""
+    from fedkf.runs import config as configuration
+
+    content, name = configuration.read(config)
+    overrides = configuration.parse_set(set_ or [])
+    if workers is not None:
+        overrides["engine.workers"] = workers
+    if engine is not None:
+        overrides["engine.name"] = engine
+    if out_ is not None:
+        overrides["output.dir"] = str(out_)
+    settings = configuration.resolve(content, overrides)
+    folder = settings.output.dir
+    if folder is None:
+        algorithm = settings.algorithm.name.replace(":", ".")
+        folder = f"runs/{name}-{algorithm}-{settings.federation.seed}"
+
+    from fedkf.cli.running import run_with_progress
+
+    summary = run_with_progress(settings, Path(folder), resume, quiet)
+    if as_json:
+        typer.echo(json.dumps(summary))
+        return
+    from fedkf.cli.tables import results_table
+
+    out.print(results_table({summary["algorithm"]: summary}))
+    out.print(f"files: {folder}", soft_wrap=True)
+
+
+@app.command()
+def demo(
+    out_: Annotated[Path, typer.Option("--out", metavar="DIR")] = Path("runs/demo"),
+    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the partition and of the training.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """FedAvg against FedKF on the embedded digits: a table and a figure in two minutes."""
+    from fedkf.cli.demo import run_demo
+
+    run_demo(out_, workers, seed, quiet)
+
+
+@app.command()
+def config(config: ConfigArgument = None, set_: SetOption = None) -> None:
+    """Print the resolved configuration, with a comment on every key."""
+    from fedkf.runs import config as configuration
+
+    content, _ = configuration.read(config)
+    overrides = configuration.parse_set(set_ or [])
+    typer.echo(configuration.to_yaml(configuration.resolve(content, overrides)), nl=False)
+
+
+@app.command()
+def algorithms(
+    as_json: Annotated[bool, typer.Option("--json", help="As a list of objects.")] = False,
+) -> None:
+    """What each algorithm needs, discloses and costs, measured on a tiny model."""
+    from fedkf.paper.operations import table
+
+    rows = table()
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    from fedkf.cli.tables import algorithms_table
+
+    out.print(algorithms_table(rows))

@@ -1,0 +1,1 @@
+"""Algorithms, payloads, clients, server and the round loop; needs torch, numpy and safetensors."""

@@ -1,0 +1,167 @@
+"""Algorithm: what the server keeps, what goes down, what a client does, what comes up.
+
+The defaults are FedAvg. Every other algorithm overrides a method or two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from fedkf.core.errors import UserError, nearest
+from fedkf.core.payload import Payload, Weights, weighted_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedkf.core.client import Client
+    from fedkf.core.server import Server, Upload
+
+State = Payload
+LocalLoss = Callable[["Tensor", "Tensor"], "Tensor"]
+
+
+def option(
+    default: bool | int | float | str,
+    doc: str,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    choices: Sequence[str] = (),
+) -> Any:
+    """A documented hyperparameter of an algorithm, with its default and the values it may take."""
+    limits = {"above": above, "at_least": at_least, "at_most": at_most}
+    return field(default=default, metadata={"doc": doc, "choices": tuple(choices), **limits})
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm is its hyperparameters, frozen, and these methods."""
+
+    name: ClassVar[str] = ""
+    fairness_aware: ClassVar[bool] = False
+    needs_proxy_data: ClassVar[bool] = False
+    discloses: ClassVar[tuple[str, ...]] = ()
+    """Kinds of payload that leave a client beside weights, sizes and monitoring."""
+    fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Hyperparameters that `fidelity: text` and `fidelity: released` set."""
+
+    # -- on the server --------------------------------------------------------------------------
+
+    def start(self, server: Server) -> State:
+        """What the server knows before the first round."""
+        return Payload(weights=server.task.initial_weights)
+
+    def round(self, server: Server, state: State) -> State:
+        """One round: send, let the active clients work, aggregate."""
+        down = self.broadcast(server, state)
+        return self.aggregate(server, state, server.exchange("local_update", server.active, down))
+
+    def broadcast(self, server: Server, state: State) -> Payload:
+        """What goes down, the same for every active client."""
+        return Payload(weights=state["weights"])
+
+    def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+        """The next state from the accepted uploads, which come in the order of client ids."""
+        return state.replace(weights=weighted_mean((u.size, u["weights"]) for u in uploads))
+
+    def model(self, state: State) -> Weights:
+        """The algorithm's own global model: the readout "aca"."""
+        return state["weights"]
+
+    def finish(self, server: Server, readouts: dict[str, Weights]) -> dict[str, Weights]:
+        """A last change to the readouts after training."""
+        return readouts
+
+    # -- on a client ----------------------------------------------------------------------------
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        """SGD on the local loss, from the weights that came down."""
+        client.start(down["weights"])
+        loss = self.local_loss(client, down)
+        for x, y in client.batches():
+            client.step(loss(x, y))
+        return client.upload()
+
+    def local_loss(self, client: Client, down: Payload) -> LocalLoss:
+        """The loss of a batch as a function; whatever it needs once is prepared here."""
+        return lambda x, y: client.task.loss(client.model(x), y)
+
+    def evaluate(self, client: Client, down: Payload) -> Payload:
+        """How many of the client's test samples each readout in `down` classifies correctly."""
+        counts: dict[str, int | float] = {"tested": len(client.data.test_labels)}
+        for name in down:
+            model = client.task.load("student", down[name]).eval()
+            hits = correct(model, client.data.test_images, client.data.test_labels)
+            counts[name] = int(hits.sum())
+        return Payload(monitoring=counts)
+
+    # -- hyperparameters ------------------------------------------------------------------------
+
+    @classmethod
+    def options(cls) -> dict[str, Mapping[str, Any]]:
+        """The hyperparameters by name, each with its default, documentation and limits."""
+        return {f.name: {"default": f.default, **f.metadata} for f in fields(cls)}
+
+    @classmethod
+    def create(cls, given: Mapping[str, Any]) -> Algorithm:
+        """The algorithm with the hyperparameters of a configuration."""
+        takes = cls.options()
+        for key in given:
+            if key not in takes:
+                if not takes:
+                    raise UserError(f"algorithm.{key}: {cls.name} has no hyperparameters")
+                raise UserError(
+                    f"algorithm.{key}: {cls.name} has no such hyperparameter "
+                    f"(it takes {', '.join(takes)}); {nearest(key, takes)}"
+                )
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        for name, about in self.options().items():
+            value = check(name, getattr(self, name), about)
+            object.__setattr__(self, name, value)
+
+
+def check(name: str, value: Any, about: Mapping[str, Any]) -> bool | int | float | str:
+    """The value of a hyperparameter, or a sentence that says what it may be."""
+    kind = type(about["default"])
+    if kind is float and type(value) is int:
+        value = float(value)
+    limits = [
+        f"{words} {about[key]:g}"
+        for key, words in (("above", "above"), ("at_least", "at least"), ("at_most", "at most"))
+        if math.isfinite(about.get(key, math.inf))
+    ]
+    if about.get("choices"):
+        allowed = "one of " + ", ".join(about["choices"])
+        fine = value in about["choices"]
+    else:
+        nouns = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+        allowed = " ".join([nouns[kind], *([" and ".join(limits)] if limits else [])])
+        fine = type(value) is kind
+        if fine and kind in (int, float):
+            fine = (
+                math.isfinite(value)
+                and value > about.get("above", -math.inf)
+                and about.get("at_least", -math.inf) <= value <= about.get("at_most", math.inf)
+            )
+    if not fine:
+        raise UserError(f"algorithm.{name} is {value!r}; it must be {allowed}")
+    result: bool | int | float | str = value
+    return result
+
+
+def correct(model: torch.nn.Module, images: Tensor, labels: Tensor, chunk: int = 256) -> Tensor:
+    """Which of the samples are classified correctly, as a tensor of truth values on the CPU."""
+    with torch.no_grad():
+        hits = [
+            (model(x).argmax(1) == y).cpu()
+            for x, y in zip(images.split(chunk), labels.split(chunk), strict=True)
+        ]
+    return torch.cat(hits)

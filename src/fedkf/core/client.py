@@ -1,0 +1,215 @@
+"""Client: what an algorithm sees on the client's side, and the host that runs its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fedkf.core.payload import Payload, Weights
+from fedkf.core.random import GlobalStream, Streams
+from fedkf.core.samples import Samples, TrainedGenerator
+from fedkf.core.task import Task, Training, copy_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedkf.core.algorithm import Algorithm
+    from fedkf.core.versions import Versions
+
+ALWAYS_DISCLOSED = ("weights", "sizes", "monitoring")
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """A client's samples, normalised; the test part is empty for a client without any."""
+
+    images: Tensor
+    labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+
+
+class Client:
+    """One client during one step of an algorithm. Only what the step returns leaves it.
+
+    `state` is the client's private memory: None at first, then whatever it was set to in the last
+    round whose upload was accepted.
+    """
+
+    def __init__(
+        self,
+        id: int,
+        round: int,
+        data: ClientData,
+        task: Task,
+        streams: Streams,
+        state: Payload | None = None,
+    ) -> None:
+        self.id, self.round, self.data, self.task = id, round, data, task
+        self.size = len(data.labels)
+        self.state = state
+        self.steps = 0
+        self._streams = streams
+        self._aside = GlobalStream(streams.integer("aside", round, id), task.device)
+        self._losses: dict[str, Tensor] = {}
+
+    def random(self, purpose: str) -> torch.Generator:
+        """A random stream of this client, this round and this purpose."""
+        return self._streams.torch_generator(purpose, self.round, self.id)
+
+    # -- local training -------------------------------------------------------------------------
+
+    def start(self, weights: Weights) -> nn.Module:
+        """The local model, set to `weights`, in training mode, with a new SGD optimizer."""
+        training = self.task.training
+        self.model = self.task.load("student", weights).train()
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(),
+            lr=training.lr,
+            momentum=training.momentum,
+            weight_decay=training.weight_decay,
+        )
+        return self.model
+
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of this round's local epochs, from a stream that restarts every round."""
+        for index in batch_indices(self.size, self.task.training, self.random("batches")):
+            yield self.data.images[index], self.data.labels[index]
+
+    def step(self, loss: Tensor) -> None:
+        """One step of the local model down `loss`."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.steps += 1
+        self.log(loss=loss)
+
+    def log(self, **losses: Tensor) -> None:
+        """Add to the sums whose means are reported; stays on the device, so nothing waits."""
+        for name, value in losses.items():
+            value = value.detach()
+            self._losses[name] = self._losses[name] + value if name in self._losses else value
+
+    def upload(self, **groups: dict[str, Any]) -> Payload:
+        """The upload after training: the local model's weights, mean losses, and `groups`."""
+        losses = {name: float(total) / self.steps for name, total in self._losses.items()}
+        return Payload(weights=copy_of(self.model), monitoring=losses, **groups)
+
+    # -- distillation ---------------------------------------------------------------------------
+
+    def teacher(self, weights: Weights) -> nn.Module:
+        """A second model, set to `weights`, fixed: in evaluation mode and without gradients."""
+        return self.task.load("teacher", weights).eval().requires_grad_(False)
+
+    def samples(self) -> Samples:
+        """Where the inputs of distillation come from; continues from this client's state."""
+        return TrainedGenerator(self)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Passes through the local model that leave no trace but their gradients.
+
+        Running statistics stay as they are and dropout draws from a stream of its own, so that
+        training on the client's own data does not depend on what is done here.
+        """
+        tracking: list[Any] = [
+            m for m in self.model.modules() if getattr(m, "track_running_stats", False)
+        ]
+        for module in tracking:
+            module.track_running_stats = False
+        try:
+            with self._aside.active():
+                yield
+        finally:
+            for module in tracking:
+                module.track_running_stats = True
+
+
+def batch_indices(size: int, training: Training, random: torch.Generator) -> Iterator[Tensor]:
+    """Indices of every batch of a round.
+
+    With steps of its own, the data is shuffled and split once and every epoch repeats the split.
+    With a given number of steps, batches come from a reshuffled stream without partial batches; a
+    client smaller than a batch uses what it has.
+    """
+    batch = min(training.batch_size, size)
+    if training.steps_per_epoch is None:
+        split = torch.randperm(size, generator=random).split(training.batch_size)
+        for _ in range(training.local_epochs):
+            yield from split
+        return
+    wanted = training.local_epochs * training.steps_per_epoch
+    while wanted > 0:
+        order = torch.randperm(size, generator=random)
+        full = order[: size - size % batch].split(batch)[:wanted]
+        yield from full
+        wanted -= len(full)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One step to run on one client: from which version of its state, and which one it writes."""
+
+    step: str
+    client: int
+    round: int
+    start: str | None
+    version: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of a call: an upload, or the reason why there is none."""
+
+    call: Call
+    upload: Payload | None = None
+    wrote_state: bool = False
+    error: str = ""
+    details: str = ""
+
+
+class ClientHost:
+    """Runs steps for any client whose data it holds. Every engine's client side is one of these."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        task: Task,
+        streams: Streams,
+        states: Versions,
+        data: Callable[[int], ClientData],
+    ) -> None:
+        self.algorithm, self.task, self.streams = algorithm, task, streams
+        self.states, self.data = states, data
+
+    def perform(self, call: Call, down: Payload) -> Reply:
+        state = None if call.start is None else self.states.load(call.client, call.start)
+        client = Client(
+            call.client, call.round, self.data(call.client), self.task, self.streams, state
+        )
+        seed = self.streams.integer(f"global {call.step}", call.round, call.client)
+        with GlobalStream(seed, self.task.device).active():
+            upload: Payload = getattr(self.algorithm, call.step)(client, down)
+        refuse_undeclared(self.algorithm, upload)
+        wrote = client.state is not None and client.state is not state
+        if wrote and client.state is not None:
+            self.states.save(call.client, call.version, client.state)
+        return Reply(call, upload, wrote)
+
+
+class Undeclared(Exception):
+    """An upload that would disclose more than its algorithm says."""
+
+
+def refuse_undeclared(algorithm: Algorithm, upload: Payload) -> None:
+    """What an algorithm discloses is declared by it; anything else stops here, on the client."""
+    allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses}
+    for group, kind in upload.kinds.items():
+        if kind not in allowed:
+            raise Undeclared(
+                f"{algorithm.name} would send {group!r} of kind {kind!r}, which it does not declare"
+            )

@@ -1,0 +1,29 @@
+"""The two ways a run can end badly, each with the exit code that the command line gives it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedkfError(Exception):
+    """The world failed: a disk, a worker, every upload of a round. The run stays resumable."""
+
+    exit_code = 1
+
+
+class UserError(FedkfError):
+    """What the user gave is wrong; the message says what was given and what is allowed."""
+
+    exit_code = 2
+
+
+def nearest(given: str, valid: Iterable[str]) -> str:
+    """A hint that names the closest valid word, or lists all of them if none is close.
+
+    >>> nearest("fedafg", ["fedavg", "fedkf"])
+    "did you mean 'fedavg'?"
+    """
+    words = sorted(valid)
+    close = difflib.get_close_matches(given, words, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(words)}"

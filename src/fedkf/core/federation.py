@@ -1,0 +1,234 @@
+"""Federation: the round loop, once, for every algorithm and every engine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fedkf import metrics
+from fedkf.core.algorithm import Algorithm
+from fedkf.core.client import Reply
+from fedkf.core.ledger import Ledger
+from fedkf.core.memory import Scope
+from fedkf.core.payload import Payload, Weights
+from fedkf.core.server import Counts, Engine, Server
+
+Record = dict[str, Any]
+"""One finished round, as it stands in rounds.jsonl."""
+
+
+class Observer:
+    """Something that watches a run. Override what is of interest."""
+
+    def round_started(self, round: int, active: Sequence[int]) -> None: ...
+    def client_finished(self, reply: Reply) -> None: ...
+    def round_finished(self, record: Record) -> None: ...
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds."""
+
+    round: int
+    payloads: Mapping[str, Payload]
+    ledger: dict[str, dict[str, dict[str, int]]]
+    record: Record | None
+
+
+class Checkpoint(Protocol):
+    """Makes a finished round permanent, all of it or nothing."""
+
+    def commit(
+        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Record]
+    ) -> None:
+        """Write everything that changed, then the record, which `sign` completes at that moment."""
+        ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many rounds, who takes part, when to evaluate and to checkpoint."""
+
+    rounds: int
+    fraction: float = 1.0
+    evaluate_every: int = 1
+    checkpoint_every: int = 1
+    scope: Scope = "all"
+
+
+class Federation:
+    """select → round → check uploads → T1 → evaluate → checkpoint → tell the observers."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        server: Server,
+        engine: Engine,
+        schedule: Schedule,
+        ledger: Ledger,
+        checkpoint: Checkpoint,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.algorithm, self.server, self.engine = algorithm, server, engine
+        self.schedule, self.ledger, self.checkpoint = schedule, ledger, checkpoint
+        self.observers = observers
+        self.done = 0
+        self.state = algorithm.start(server)
+        server.on_reply = self._client_finished
+
+    def restore(self, saved: Saved) -> None:
+        """Continue after the round that `saved` holds."""
+        self.done, self.state = saved.round, saved.payloads["state"]
+        self.ledger.counts = saved.ledger
+        for name, payload in saved.payloads.items():
+            if name.startswith("memory-"):
+                self.server.memory(name.removeprefix("memory-")).restore(payload)
+        self._remember_overall()
+        if saved.record:
+            self.server.begin(saved.round, saved.record["active"])
+
+    def run(self) -> dict[str, Weights]:
+        """Train to the last round; the readouts "aca" and "oca"."""
+        readouts: dict[str, Weights] | None = None
+        for round in range(self.done + 1, self.schedule.rounds + 1):
+            readouts = self._round(round)
+        return readouts or self.algorithm.finish(self.server, self.readouts())
+
+    def readouts(self) -> dict[str, Weights]:
+        """The algorithm's own global model and, once a client was seen, T1's."""
+        models = {"aca": self.algorithm.model(self.state)}
+        return models if self.server.overall is None else {**models, "oca": self.server.overall}
+
+    def select(self, round: int) -> list[int]:
+        """m = max(1, round(C·K)) clients, uniformly, without replacement."""
+        clients = len(self.server.sizes)
+        count = max(1, math.floor(self.schedule.fraction * clients + 0.5))
+        random = self.server.streams.numpy_generator("selection", round)
+        return sorted(int(k) for k in random.choice(clients, count, replace=False))
+
+    def _round(self, round: int) -> dict[str, Weights]:
+        server, clock = self.server, Clock()
+        server.begin(round, self.select(round))
+        before = self.ledger.bytes()
+        for observer in self.observers:
+            observer.round_started(round, server.active)
+        self.state = self.algorithm.round(server, self.state)
+        for client in sorted(server.trained):
+            server.memory("overall").put(client, server.trained[client])
+        self._remember_overall()
+        last = round == self.schedule.rounds
+        readouts = self.readouts()
+        if last:
+            readouts = self.algorithm.finish(server, readouts)
+        clock.lap("aggregate")
+        scores = None
+        if last or round % self.schedule.evaluate_every == 0:
+            scores = self._evaluate(readouts)
+        clock.lap("evaluate")
+        after = self.ledger.bytes()
+        record: Record = {
+            "round": round,
+            "active": server.active,
+            "refused": [{"client": r.client, "reason": r.reason} for r in server.refused],
+            "readouts": scores,
+            "losses": self._losses(),
+            "bytes": {way: after[way] - before[way] for way in after},
+        }
+        self.done = round
+        clock.laps["train"] = server.seconds_training
+        clock.laps["aggregate"] -= server.seconds_training
+        commit = last or round % self.schedule.checkpoint_every == 0
+        if commit:
+            self.checkpoint.commit(self.payloads(), self.ledger, lambda: clock.sign(record))
+        else:
+            clock.sign(record)
+        for observer in self.observers:
+            observer.round_finished(record)
+        return readouts
+
+    def payloads(self) -> dict[str, Payload]:
+        """What a checkpoint must hold beside slots and private states."""
+        memories = {f"memory-{name}": m.state() for name, m in self.server.memories.items()}
+        return {"state": self.state, **memories}
+
+    def _remember_overall(self) -> None:
+        mean = self.server.memory("overall").mean(
+            self.schedule.scope, self.server.task.initial_weights
+        )
+        self.server.overall = mean
+
+    def _client_finished(self, reply: Reply) -> None:
+        for observer in self.observers:
+            observer.client_finished(reply)
+
+    def _losses(self) -> dict[str, float]:
+        """Mean training losses over the clients that reported them, weighted by size."""
+        reported, sizes = self.server.monitoring, self.server.sizes
+        names = sorted({name for losses in reported.values() for name in losses})
+        means = {}
+        for name in names:
+            pairs = [(sizes[k], v[name]) for k, v in sorted(reported.items()) if name in v]
+            value = math.fsum(n * v for n, v in pairs) / math.fsum(n for n, _ in pairs)
+            if math.isfinite(value):
+                means[name] = value
+        return means
+
+    def _evaluate(self, readouts: Mapping[str, Weights]) -> dict[str, Any]:
+        counts = self._count(readouts)
+        scores: dict[str, Any] = {}
+        for name, hits in counts.correct.items():
+            pairs = zip(hits, counts.tested, strict=True)
+            accuracy = [c / n if n else None for c, n in pairs]
+            summary: dict[str, float | None] = {"amp": None, "fm": None, "wlp": None}
+            if any(counts.tested):
+                summary = {
+                    "amp": metrics.amp(accuracy, counts.tested),
+                    "fm": metrics.fm(accuracy),
+                    "wlp": metrics.wlp(accuracy),
+                }
+            scores[name] = {**summary, "clients": counts.clients, "accuracy": accuracy}
+        return scores
+
+    def _count(self, readouts: Mapping[str, Weights]) -> Counts:
+        clients = sorted(self.server.sizes)
+        down = Payload()
+        for name, weights in readouts.items():
+            down.add(name, weights, "weights")
+        if type(self.algorithm).evaluate is Algorithm.evaluate:
+            counts = self.engine.evaluate(readouts, clients)
+            if counts is not None:
+                # What the clients would have sent and received, had each evaluated for itself.
+                report = Payload(monitoring={"tested": 0, **dict.fromkeys(readouts, 0)})
+                self.ledger.down(down, len(clients), training=False)
+                self.ledger.up(report, training=False, copies=len(clients))
+                return counts
+        replies = self.server.exchange("evaluate", clients, down)
+        numbers = [upload.payload.numbers["monitoring"] for upload in replies]
+        return Counts(
+            [upload.client for upload in replies],
+            [int(n["tested"]) for n in numbers],
+            {name: [int(n[name]) for n in numbers] for name in readouts},
+        )
+
+
+class Clock:
+    """Seconds spent in each part of a round."""
+
+    def __init__(self) -> None:
+        self.began = self.last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = now - self.last
+        self.last = now
+
+    def sign(self, record: Record) -> Record:
+        """Write the seconds into a record; what follows the last lap is the checkpoint's."""
+        self.lap("checkpoint")
+        laps = {k: round(self.laps[k], 4) for k in ("train", "aggregate", "evaluate", "checkpoint")}
+        record["seconds"] = {**laps, "total": round(self.last - self.began, 4)}
+        return record

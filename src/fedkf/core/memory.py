@@ -1,0 +1,121 @@
+"""Memory: every client's latest weights on the server, and their exact running mean (T1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, Protocol
+
+import torch
+
+from fedkf.core.payload import Payload, Weights
+from fedkf.core.versions import Versions
+
+Scope = Literal["all", "seen"]
+
+
+class Slots(Protocol):
+    """A mapping from client to weights that never forgets; a plain dict is one."""
+
+    def __getitem__(self, client: int, /) -> Weights: ...
+    def __setitem__(self, client: int, value: Weights, /) -> None: ...
+    def __contains__(self, client: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[int]: ...
+    def __len__(self) -> int: ...
+
+
+class Memory:
+    """Slots with one set of tensors per client, and S = Σ n_k ŵ_k over the clients seen.
+
+    An upload costs one addition and, for a client seen before, one subtraction, however many
+    clients there are. The sum is kept in float64 and summed anew from the slots after as many
+    updates as there are slots, so rounding cannot build up and the cost per update stays constant.
+    """
+
+    def __init__(self, slots: Slots, sizes: Mapping[int, int]) -> None:
+        self.slots, self.sizes = slots, sizes
+        self.total = sum(sizes.values())
+        self._sum: Weights = {}
+        self._integers: Weights = {}
+        self._seen_size = 0
+        self._largest = -1
+        self._updates = 0
+
+    def put(self, client: int, value: Weights) -> None:
+        """Replace the client's slot."""
+        size = self.sizes[client]
+        if client in self.slots:
+            self._add(self.slots[client], -size)
+        else:
+            self._seen_size += size
+        self._add(value, size)
+        self.slots[client] = value
+        if self._largest < 0 or (size, -client) >= (self.sizes[self._largest], -self._largest):
+            self._largest = client
+            self._integers = {k: v for k, v in value.items() if not v.is_floating_point()}
+        self._updates += 1
+        if self._updates >= max(64, len(self.slots)):
+            self._recompute()
+
+    def _add(self, value: Weights, factor: int) -> None:
+        for name, tensor in value.items():
+            if tensor.is_floating_point():
+                if name not in self._sum:
+                    self._sum[name] = torch.zeros(tensor.shape, dtype=torch.float64)
+                self._sum[name].add_(tensor.double(), alpha=factor)
+
+    def _recompute(self) -> None:
+        self._sum, self._updates = {}, 0
+        for client in sorted(self.slots):
+            self._add(self.slots[client], self.sizes[client])
+
+    def mean(self, scope: Scope, start: Weights) -> Weights | None:
+        """The size-weighted mean of the slots, or None while none is filled.
+
+        `seen` takes the clients seen so far; `all` lets every other client stand in with `start`.
+        """
+        if not self._seen_size:
+            return None
+        absent = self.total - self._seen_size if scope == "all" else 0
+        mean: Weights = {}
+        for name, first in start.items():
+            if name in self._sum:
+                total = self._sum[name] + absent * first.double()
+                mean[name] = (total / (self._seen_size + absent)).to(first.dtype)
+            else:
+                mean[name] = self._integers[name]
+        return mean
+
+    def state(self) -> Payload:
+        """What a checkpoint keeps beside the slots."""
+        about = {"seen": self._seen_size, "largest": self._largest, "updates": self._updates}
+        return Payload(sum=self._sum, integers=self._integers, about=about)
+
+    def restore(self, state: Payload) -> None:
+        self._sum, self._integers = state["sum"], state["integers"]
+        self._seen_size = int(state.number("about", "seen"))
+        self._largest = int(state.number("about", "largest"))
+        self._updates = int(state.number("about", "updates"))
+
+
+class SlotFiles:
+    """Slots as files: memory does not grow with the number of clients."""
+
+    def __init__(self, versions: Versions, version: Callable[[], str]) -> None:
+        self.versions, self.version = versions, version
+
+    def __getitem__(self, client: int) -> Weights:
+        return self.versions.load(client, self.versions.latest[client])["weights"]
+
+    def __setitem__(self, client: int, value: Weights) -> None:
+        version = self.version()
+        self.versions.save(client, version, Payload(weights=value))
+        self.versions.accept(client, version)
+
+    def __contains__(self, client: object) -> bool:
+        return client in self.versions.latest
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.versions.latest)
+
+    def __len__(self) -> int:
+        return len(self.versions.latest)

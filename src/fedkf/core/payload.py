@@ -1,0 +1,200 @@
+"""Payload: the one thing that crosses the wire or reaches the disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedkf.core.errors import FedkfError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Weights = dict[str, "Tensor"]
+Number = int | float
+
+PRIVATE = "private"
+"""The kind of a group that nobody declared. It never leaves the machine it was made on."""
+
+KINDS = {
+    "weights": "model weights",
+    "sizes": "number of training samples",
+    "monitoring": "training losses; counts of correct and of tested samples",
+    "local_loss": "loss on the client's data, as an input of the algorithm",
+    "label_counts": "number of samples per class",
+    "feature_statistics": "statistics of features per class",
+    "proxy_data": "data that stands in for the clients'",
+}
+LEAKAGE = ("label_counts", "feature_statistics", "proxy_data")
+"""The kinds that the paper's Table I counts as leakage beyond FedAvg."""
+
+
+class PayloadError(FedkfError):
+    """Bytes or a file that are not a payload."""
+
+
+class Payload:
+    """Named groups of tensors and numbers, each group with a kind that says what it discloses.
+
+    A group named after a kind has that kind; any other is private until a kind is given.
+
+    >>> import torch
+    >>> down = Payload(weights={"w": torch.zeros(3)})
+    >>> down = down.add("teacher", {"w": torch.ones(3)}, kind="weights")
+    >>> down.nbytes()
+    {'weights': 24}
+    >>> Payload.from_bytes(down.to_bytes())["teacher"]["w"]
+    tensor([1., 1., 1.])
+    """
+
+    def __init__(self, **groups: Mapping[str, Tensor | Number]) -> None:
+        self.tensors: dict[str, Weights] = {}
+        self.numbers: dict[str, dict[str, Number]] = {}
+        self.kinds: dict[str, str] = {}
+        for name, values in groups.items():
+            self.add(name, values)
+
+    def add(
+        self, group: str, values: Mapping[str, Tensor | Number], kind: str | None = None
+    ) -> Payload:
+        """Add a group, or replace the one of that name; returns the payload itself."""
+        if "/" in group:
+            raise ValueError(f"a group's name has no slash: {group!r}")
+        self.kinds[group] = kind or (group if group in KINDS else PRIVATE)
+        self.numbers[group] = {
+            k: v
+            for k, v in values.items()
+            if isinstance(v, int | float) and not isinstance(v, bool)
+        }
+        self.tensors[group] = {k: v for k, v in values.items() if not isinstance(v, int | float)}
+        return self
+
+    def __getitem__(self, group: str) -> Weights:
+        return self.tensors[group]
+
+    def __contains__(self, group: str) -> bool:
+        return group in self.kinds
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kinds)
+
+    def number(self, group: str, name: str) -> Number:
+        return self.numbers[group][name]
+
+    def replace(self, **groups: Mapping[str, Tensor | Number]) -> Payload:
+        """A payload with the same groups but for those given; tensors are shared, not copied."""
+        new = Payload()
+        for name, kind in self.kinds.items():
+            new.add(name, {**self.tensors[name], **self.numbers[name]}, kind)
+        for name, values in groups.items():
+            new.add(name, values, self.kinds.get(name))
+        return new
+
+    def nbytes(self) -> dict[str, int]:
+        """Bytes of content per kind: tensors as they are encoded, eight bytes a number."""
+        sizes: dict[str, int] = {}
+        for group, kind in self.kinds.items():
+            tensors = sum(t.nbytes for t in self.tensors[group].values())
+            sizes[kind] = sizes.get(kind, 0) + tensors + 8 * len(self.numbers[group])
+        return sizes
+
+    # -- one serialiser for wire and disk -------------------------------------------------------
+
+    def _flat(self) -> tuple[Weights, dict[str, str]]:
+        flat: Weights = {}
+        storages = set()
+        for group, tensors in self.tensors.items():
+            for name, tensor in tensors.items():
+                value = tensor.detach().cpu().contiguous()
+                storage = value.untyped_storage().data_ptr()
+                # safetensors refuses tensors that share memory, such as one sent in two groups.
+                flat[f"{group}/{name}"] = value.clone() if storage in storages else value
+                storages.add(storage)
+        # One metadata key only: with more, safetensors orders them differently from run to run.
+        header = json.dumps({"kinds": self.kinds, "numbers": self.numbers}, sort_keys=True)
+        return flat, {"fedkf": header}
+
+    def to_bytes(self) -> bytes:
+        from safetensors.torch import save
+
+        tensors, metadata = self._flat()
+        return save(tensors, metadata)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Payload:
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            length = int.from_bytes(data[:8], "little")
+            metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+            return cls._build(load(data), metadata)
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PayloadError(f"not a payload: {error}") from None
+
+    def save(self, path: Path) -> None:
+        """Write atomically and durably: the file is there whole or not at all."""
+        write_atomically(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: Path) -> Payload:
+        try:
+            return cls.from_bytes(path.read_bytes())
+        except PayloadError as error:
+            raise PayloadError(f"{path} is damaged ({error})") from None
+
+    @classmethod
+    def _build(cls, flat: Weights, metadata: Mapping[str, str]) -> Payload:
+        header = json.loads(metadata["fedkf"])
+        payload = cls()
+        for group, kind in header["kinds"].items():
+            payload.add(group, header["numbers"][group], str(kind))
+        for key, tensor in flat.items():
+            group, _, name = key.partition("/")
+            payload.tensors[group][name] = tensor
+        return payload
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to a temporary neighbour, flush it to the disk, and rename it to `path`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+# -- arithmetic on weights -----------------------------------------------------------------------
+
+
+def weighted_mean(items: Iterable[tuple[float, Weights]]) -> Weights:
+    """Σ n w / Σ n in float64, in the order given; integer tensors are the heaviest item's.
+
+    >>> import torch
+    >>> weighted_mean([(1, {"w": torch.tensor([0.0])}), (3, {"w": torch.tensor([4.0])})])
+    {'w': tensor([3.])}
+    """
+    import torch
+
+    items = list(items)
+    total = math.fsum(n for n, _ in items)
+    heaviest = max(items, key=lambda item: item[0])[1]
+    mean: Weights = {}
+    for name, first in items[0][1].items():
+        if not first.is_floating_point():
+            mean[name] = heaviest[name].clone()
+            continue
+        acc = torch.zeros(first.shape, dtype=torch.float64)
+        for n, weights in items:
+            acc.add_(weights[name].double(), alpha=n)
+        mean[name] = (acc / total).to(first.dtype)
+    return mean

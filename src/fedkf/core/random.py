@@ -1,0 +1,70 @@
+"""Random streams derived from (seed, purpose, round, client), so that order never matters."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+class Streams:
+    """All randomness of a run. Equal arguments give equal streams, in any process, in any order."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def _sequence(self, purpose: str, round: int, client: int) -> np.random.SeedSequence:
+        digest = hashlib.sha256(purpose.encode()).digest()
+        return np.random.SeedSequence(
+            [self.seed, int.from_bytes(digest[:8], "little"), round, client + 1]
+        )
+
+    def numpy_generator(
+        self, purpose: str, round: int = 0, client: int = -1
+    ) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(self._sequence(purpose, round, client)))
+
+    def integer(self, purpose: str, round: int = 0, client: int = -1) -> int:
+        state = self._sequence(purpose, round, client).generate_state(1, np.uint64)
+        return int(state[0] >> np.uint64(1))
+
+    def torch_generator(self, purpose: str, round: int = 0, client: int = -1) -> torch.Generator:
+        """A generator on the CPU: the same numbers whatever device the work runs on."""
+        return torch.Generator().manual_seed(self.integer(purpose, round, client))
+
+
+class GlobalStream:
+    """PyTorch's global random state, for layers that draw from it (dropout).
+
+    Entering swaps a state of our own in, leaving keeps it for the next time, so that work inside
+    and outside never disturb each other.
+    """
+
+    def __init__(self, seed: int, device: str) -> None:
+        self._seed, self._cuda = seed, device.startswith("cuda")
+        self._ours: list[torch.Tensor] | None = None
+
+    def _get(self) -> list[torch.Tensor]:
+        states = [torch.get_rng_state()]
+        return [*states, torch.cuda.get_rng_state()] if self._cuda else states
+
+    def _set(self, states: list[torch.Tensor]) -> None:
+        torch.set_rng_state(states[0])
+        if self._cuda:
+            torch.cuda.set_rng_state(states[1])
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        theirs = self._get()
+        if self._ours is None:
+            torch.manual_seed(self._seed)
+        else:
+            self._set(self._ours)
+        try:
+            yield
+        finally:
+            self._ours = self._get()
+            self._set(theirs)

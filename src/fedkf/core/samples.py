@@ -1,0 +1,75 @@
+"""Samples: where the inputs of distillation come from (T2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedkf.core.payload import Payload, Weights
+from fedkf.core.task import copy_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedkf.core.client import Client
+
+
+class Samples:
+    """A source of inputs on which a teacher is distilled into a student.
+
+    A source that learns returns inputs that require gradients, and takes a loss on them in `learn`.
+    What it must remember until the client is active again goes into `state`.
+    """
+
+    def draw(self) -> Tensor:
+        """A batch of inputs, normalised as the data is."""
+        raise NotImplementedError
+
+    def learn(self, loss: Tensor) -> None:
+        """One step down a loss computed on the last batch drawn; nothing for sources that don't."""
+
+    def state(self) -> Payload | None:
+        """What to keep for this client; private, it never leaves the client."""
+        return None
+
+
+class TrainedGenerator(Samples):
+    """The paper's source: a generator of the client's own, trained with Adam round after round."""
+
+    def __init__(self, client: Client) -> None:
+        task, kept = client.task, client.state
+        weights = kept["generator"] if kept else task.initial_generator
+        self.generator = task.load("generator", weights).train()
+        self.parameters = dict(self.generator.named_parameters())
+        self.optimizer = torch.optim.Adam(self.parameters.values(), lr=task.generator_lr)
+        if kept:
+            self._restore(kept["adam"])
+        self.random = client.random("generator noise")
+        self.size = (task.training.batch_size, task.noise)
+        self.device = task.device
+
+    def draw(self) -> Tensor:
+        noise = torch.randn(self.size, generator=self.random)
+        samples: Tensor = self.generator(noise.to(self.device))
+        return samples
+
+    def learn(self, loss: Tensor) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        # Only the generator: no gradient is formed for the weights of the models that judged it.
+        loss.backward(inputs=list(self.parameters.values()))
+        self.optimizer.step()
+
+    def state(self) -> Payload:
+        adam: Weights = {}
+        for name, parameter in self.parameters.items():
+            for key, value in self.optimizer.state[parameter].items():
+                adam[f"{key}:{name}"] = value.detach().cpu()
+        return Payload(generator=copy_of(self.generator), adam=adam)
+
+    def _restore(self, adam: Weights) -> None:
+        for key, value in adam.items():
+            field, _, name = key.partition(":")
+            parameter = self.parameters[name]
+            kept = value.clone() if field == "step" else value.to(parameter.device, copy=True)
+            self.optimizer.state[parameter][field] = kept

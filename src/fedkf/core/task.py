@@ -1,0 +1,93 @@
+"""Task: what is learned (model, generator, loss) and how a client trains, the same for everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedkf.core.random import GlobalStream, Streams
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedkf.core.payload import Weights
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a client trains its model; `steps_per_epoch` None means its own batches."""
+
+    local_epochs: int = 1
+    steps_per_epoch: int | None = None
+    batch_size: int = 64
+    lr: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass
+class Task:
+    """The learning task. One resident model per role and process; every client reuses it."""
+
+    make_model: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    classes: int
+    training: Training
+    streams: Streams
+    make_generator: Callable[[], nn.Module] | None = None
+    noise: int = 100
+    generator_lr: float = 0.001
+    device: str = "cpu"
+    _residents: dict[str, nn.Module] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def initial_weights(self) -> Weights:
+        """w⁰, drawn from the run's seed."""
+        return self._initial("model", self.make_model)
+
+    @cached_property
+    def initial_generator(self) -> Weights:
+        """θ, the generators' common start (Algorithm 1, line 2), drawn from the run's seed."""
+        return self._initial("generator", self._generator_factory())
+
+    def _generator_factory(self) -> Callable[[], nn.Module]:
+        if self.make_generator is None:
+            raise ValueError("this task has no generator")
+        return self.make_generator
+
+    def _initial(self, purpose: str, make: Callable[[], nn.Module]) -> Weights:
+        with GlobalStream(self.streams.integer(purpose), "cpu").active():
+            return copy_of(make())
+
+    def resident(self, role: str) -> nn.Module:
+        """This process's module for `role`: "student", "teacher" or "generator"."""
+        if role not in self._residents:
+            make = self._generator_factory() if role == "generator" else self.make_model
+            # Its first weights are overwritten; drawing them must not move the caller's randomness.
+            with GlobalStream(0, "cpu").active():
+                self._residents[role] = make().to(self.device)
+        return self._residents[role]
+
+    def load(self, role: str, weights: Weights) -> nn.Module:
+        """The resident module for `role`, with these weights and no gradients."""
+        module = self.resident(role)
+        module.load_state_dict(weights)
+        module.zero_grad(set_to_none=True)
+        return module
+
+    @staticmethod
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross entropy, L_CE (Eq. 7)."""
+        return torch.nn.functional.cross_entropy(logits, labels)
+
+
+def copy_of(module: nn.Module) -> Weights:
+    """A module's parameters and buffers as tensors of their own on the CPU."""
+    return {
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in module.state_dict().items()
+    }

@@ -1,0 +1,59 @@
+"""Versions: per-client files of which each version is immutable, so that a crash loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedkf.core.payload import Payload
+
+
+class Versions:
+    """A payload per client, kept as one file per version.
+
+    A version exists for the run only once it is accepted; the one before it is deleted only after
+    a checkpoint that names the new one has been committed. Any process can read and write.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.latest: dict[int, str] = {}
+        self._changed: dict[int, str] = {}
+        self._old: list[tuple[int, str]] = []
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, client: int, version: str) -> Path:
+        return self.folder / f"{client}-{version}.safetensors"
+
+    def load(self, client: int, version: str) -> Payload:
+        return Payload.load(self.path(client, version))
+
+    def save(self, client: int, version: str, payload: Payload) -> None:
+        payload.save(self.path(client, version))
+
+    def accept(self, client: int, version: str) -> None:
+        if self.latest.get(client, version) != version:
+            self._old.append((client, self.latest[client]))
+        self.latest[client] = self._changed[client] = version
+
+    def discard(self, client: int, version: str) -> None:
+        self.path(client, version).unlink(missing_ok=True)
+
+    def changes(self) -> dict[int, str]:
+        """What was accepted since the last commit."""
+        return dict(self._changed)
+
+    def committed(self) -> None:
+        """A checkpoint names the latest versions: the ones before them can go."""
+        for client, version in self._old:
+            self.discard(client, version)
+        self._old.clear()
+        self._changed.clear()
+
+    def restore(self, latest: Iterable[tuple[int, str]]) -> None:
+        """Start from these accepted versions and delete every other file."""
+        self.latest = dict(latest)
+        wanted = {self.path(client, version).name for client, version in self.latest.items()}
+        for file in self.folder.iterdir():
+            if file.name not in wanted:
+                file.unlink()

@@ -1,0 +1,1 @@
+"""Engines carry payloads between server and clients; they know nothing of algorithms."""

@@ -1,0 +1,322 @@
+"""The local engine: persistent worker processes, any of which serves any client.
+
+Workers are forked, so data, model factories and the algorithm are theirs without copying or
+pickling; payloads travel as safetensors bytes, private state as files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedkf.core.algorithm import correct
+from fedkf.core.client import Call, ClientHost, Reply
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.payload import Payload, Weights
+from fedkf.core.server import Counts
+from fedkf.data.federated import FederatedData
+
+CHUNK = 256
+"""Test samples per pass; fixed, so that results do not depend on the number of workers."""
+
+Job = dict[str, Any]
+
+
+class Desk:
+    """Does one job at a time, in a worker or in the calling process."""
+
+    def __init__(self, host: ClientHost, data: FederatedData) -> None:
+        self.host, self._data = host, data
+        self._on_device: FederatedData | None = None
+        host.data = lambda client: self.data.client(client)
+
+    @property
+    def data(self) -> FederatedData:
+        if self._on_device is None:
+            self._on_device = self._data.to(self.host.task.device)
+        return self._on_device
+
+    def step(self, job: Job, down: Payload) -> Reply:
+        return self.host.perform(Call(**job["call"]), down)
+
+    def count(self, job: Job, down: Payload) -> Payload:
+        """Which samples of a slice of all clients' test data each readout classifies correctly."""
+        span = slice(job["start"], job["stop"])
+        hits = {}
+        for name in down:
+            model = self.host.task.load("student", down[name]).eval()
+            hits[name] = correct(
+                model, self.data.test_images[span], self.data.test_labels[span], CHUNK
+            )
+        return Payload(hits=hits)
+
+
+class LocalEngine:
+    """Runs clients in `workers` processes, or in this one if that is 0."""
+
+    def __init__(
+        self,
+        host: ClientHost,
+        data: FederatedData,
+        workers: int,
+        threads: int = 1,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.data, self.threads, self.say = data, threads, say
+        self._desk = Desk(host, data)
+        self._numbers = itertools.count(1)
+        self._threads_before = torch.get_num_threads()
+        # With workers, this process only adds up weights; and a forked child can start threads of
+        # its own only if its parent never used several.
+        torch.set_num_threads(1 if workers else threads)
+        self._workers: list[Worker] = []
+        if workers:
+            # The first optimizer of a process imports a second's worth of PyTorch: once is enough.
+            torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        try:
+            for index in range(workers):
+                self._workers.append(self._hire(index))
+        except BaseException:
+            self.close()
+            raise
+
+    def _hire(self, index: int) -> Worker:
+        others = [w.connection for w in self._workers if w.index != index]
+        return Worker(index, self._desk, self.threads, others)
+
+    # -- the engine's two services --------------------------------------------------------------
+
+    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
+        sizes = self.data.sizes
+        longest_first = sorted(calls, key=lambda c: (-sizes[c.client], c.client))
+        jobs: list[Job] = [{"do": "step", "call": asdict(call)} for call in longest_first]
+        if not self._workers:
+            for job in jobs:
+                yield self._here(job, down)
+            return
+        for job, header, payload in self._dispatch(jobs, down):
+            call = Call(**job["call"])
+            if "error" in header:
+                yield Reply(call, error=header["error"], details=header.get("details", ""))
+            else:
+                yield Reply(call, Payload.from_bytes(payload), header["wrote_state"])
+
+    def _here(self, job: Job, down: Payload) -> Reply:
+        """A step in this process: an error stops the run and says where it happened."""
+        try:
+            return self._desk.step(job, down)
+        except (FedkfError, OSError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            call = job["call"]
+            raise FedkfError(
+                f"client {call['client']}, {call['step']} in round {call['round']}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> Counts:
+        down = Payload()
+        for name, weights in readouts.items():
+            down.add(name, weights, "weights")
+        starts = range(0, len(self.data.test_labels), CHUNK)
+        jobs: list[Job] = [{"do": "count", "start": s, "stop": s + CHUNK} for s in starts]
+        hits: dict[tuple[int, str], torch.Tensor] = {}
+        if self._workers:
+            for job, header, payload in self._dispatch(jobs, down):
+                if "error" in header:
+                    raise FedkfError(f"evaluation failed: {header['error']}")
+                for name, tensor in Payload.from_bytes(payload)["hits"].items():
+                    hits[job["start"], name] = tensor
+        else:
+            for job in jobs:
+                for name, tensor in self._desk.count(job, down)["hits"].items():
+                    hits[job["start"], name] = tensor
+        correct_per_client = {}
+        for name in readouts:
+            flags = np.concatenate([hits[s, name].numpy() for s in starts] or [np.zeros(0, bool)])
+            running = np.concatenate([[0], np.cumsum(flags)])
+            counts = np.diff(running[self.data.test_offsets])
+            correct_per_client[name] = [int(counts[k]) for k in clients]
+        tested = self.data.test_sizes
+        return Counts(list(clients), [tested[k] for k in clients], correct_per_client)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.dismiss()
+        self._workers = []
+        torch.set_num_threads(self._threads_before)
+
+    # -- workers --------------------------------------------------------------------------------
+
+    def _dispatch(
+        self, jobs: Sequence[Job], down: Payload
+    ) -> Iterator[tuple[Job, dict[str, Any], bytes]]:
+        """Give every idle worker the next job; results come as they finish.
+
+        A worker that dies is replaced and its job done once more; if that dies too, the job failed.
+        """
+        number, content = next(self._numbers), down.to_bytes()
+        queue, tries = deque(jobs), {id(job): 0 for job in jobs}
+        busy: dict[Connection, tuple[Worker, Job]] = {}
+        while queue or busy:
+            for worker in self._workers:
+                if queue and worker.connection not in busy:
+                    job = queue.popleft()
+                    tries[id(job)] += 1
+                    busy[worker.connection] = (worker, job)
+                    with contextlib.suppress(OSError):  # a dead worker is met below
+                        worker.give(job, number, content)
+            for connection in wait(list(busy)):
+                assert isinstance(connection, Connection)
+                worker, job = busy.pop(connection)
+                try:
+                    header, payload = receive(connection)
+                except (EOFError, OSError):
+                    cause = worker.bury()
+                    self._workers[worker.index] = self._hire(worker.index)
+                    what = describe(job)
+                    if tries[id(job)] == 1:
+                        self.say(f"worker {worker.index} died ({cause}) on {what}; started again")
+                        queue.appendleft(job)
+                    else:
+                        yield job, {"error": f"its worker died twice ({cause})"}, b""
+                    continue
+                if header.get("stop"):
+                    kind = UserError if header["stop"] == "user" else FedkfError
+                    raise kind(header["error"])
+                yield job, header, payload
+
+
+def describe(job: Job) -> str:
+    call = job.get("call")
+    return f"client {call['client']} ({call['step']})" if call else "the evaluation"
+
+
+@dataclass
+class Worker:
+    """A worker process as its parent sees it."""
+
+    index: int
+
+    def __init__(self, index: int, desk: Desk, threads: int, others: Sequence[Connection]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.index, self._down = index, 0
+        self.connection, theirs = context.Pipe()
+        # The child must not hold the parent's ends: a worker ends when its parent's end closes.
+        held = [*others, self.connection]
+        self.process = context.Process(
+            target=work, args=(theirs, held, desk, threads), name=f"fedkf-{index}", daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        if not self.connection.poll(30):
+            self.bury()
+            raise FedkfError(
+                "a worker process did not start; with engine.threads above 1 this happens when the "
+                "calling program has already used several threads: set engine.threads to 1"
+            )
+        receive(self.connection)
+
+    def give(self, job: Job, number: int, content: bytes) -> None:
+        """Send a job, and the payload that goes with it unless the worker has it already."""
+        fresh = self._down != number
+        self._down = number
+        send(self.connection, {**job, "fresh": fresh}, content if fresh else b"")
+
+    def dismiss(self) -> None:
+        with contextlib.suppress(OSError):
+            send(self.connection, {"do": "leave"}, b"")
+        self.connection.close()
+        self.process.join(1)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+    def bury(self) -> str:
+        """Make sure the process is gone; how it ended."""
+        self.connection.close()
+        self.process.join(0.2)
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+        code = self.process.exitcode or 0
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def send(connection: Connection, header: Mapping[str, Any], payload: bytes) -> None:
+    connection.send_bytes(json.dumps(header).encode())
+    connection.send_bytes(payload)
+
+
+def receive(connection: Connection) -> tuple[dict[str, Any], bytes]:
+    return json.loads(connection.recv_bytes()), connection.recv_bytes()
+
+
+# -- in the worker ---------------------------------------------------------------------------------
+
+
+def work(connection: Connection, held: Sequence[Connection], desk: Desk, threads: int) -> None:
+    """A worker's life: take a job, do it, answer; end when told to or when the parent is gone."""
+    for other in held:
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    torch.set_num_threads(threads)
+    if threads > 1:
+        torch.ones(1 << 20).sum()  # hangs here, and is noticed, if threads cannot be started
+    send(connection, {"ready": True}, b"")
+    down = Payload()
+    while True:
+        try:
+            job, content = receive(connection)
+        except (EOFError, OSError):
+            return
+        if job["do"] == "leave":
+            return
+        if job["fresh"]:
+            down = Payload.from_bytes(content)
+        header, payload = answer(desk, job, down)
+        try:
+            send(connection, header, payload)
+        except OSError:
+            return
+
+
+def answer(desk: Desk, job: Job, down: Payload) -> tuple[dict[str, Any], bytes]:
+    """Do a job. What the algorithm raises is the client's failure; our own errors stop the run."""
+    try:
+        if job["do"] == "count":
+            return {}, desk.count(job, down).to_bytes()
+        reply = desk.step(job, down)
+        assert reply.upload is not None
+        return {"wrote_state": reply.wrote_state}, reply.upload.to_bytes()
+    except UserError as error:
+        return {"stop": "user", "error": str(error)}, b""
+    except (FedkfError, OSError) as error:
+        return {"stop": "world", "error": f"{describe(job)}: {error}"}, b""
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return {"error": reason, "details": traceback.format_exc()}, b""
+
+
+def end_with(parent: int) -> None:
+    """End this process within a fraction of a second after its parent's death."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)

@@ -1,0 +1,71 @@
+"""Figures of runs, for files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+METRICS = {
+    "amp": "AMP (higher is better)",
+    "fm": "FM (lower is fairer)",
+    "wlp": "WLP (higher is better)",
+}
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's colours, which stay apart for colour-blind readers."""
+
+
+def comparison(
+    histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path, title: str = ""
+) -> None:
+    """AMP, FM and WLP against rounds, and each client's accuracy after the last round."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure = plt.figure(figsize=(12, 7.5), layout="constrained")
+    top, bottom = np.asarray(figure.subfigures(2, 1))
+    curves = top.subplots(1, 3)
+    bars = bottom.subplots(1, 2, sharey=True)
+    for colour, (name, history) in zip(COLOURS, histories.items(), strict=False):
+        scored = [r for r in history if r["readouts"]]
+        for axis, (metric, label) in zip(curves, METRICS.items(), strict=True):
+            for readout, style in (("aca", ":"), ("oca", "-")):
+                known = [r for r in scored if readout in r["readouts"]]
+                axis.plot(
+                    [r["round"] for r in known],
+                    [r["readouts"][readout][metric] for r in known],
+                    style,
+                    color=colour,
+                    label=f"{name} ({readout.upper()})",
+                )
+            axis.set(xlabel="round", title=label)
+            axis.grid(alpha=0.3)
+    curves[0].legend(fontsize=8)
+    width = 0.8 / len(histories)
+    for axis, readout in zip(bars, ("aca", "oca"), strict=True):
+        for index, (name, history) in enumerate(histories.items()):
+            score = history[-1]["readouts"][readout]
+            places = [
+                k + (index - (len(histories) - 1) / 2) * width for k in range(len(score["clients"]))
+            ]
+            heights = [a if a is not None else 0.0 for a in score["accuracy"]]
+            axis.bar(
+                places, heights, width, color=COLOURS[index], label=f"{name} ({readout.upper()})"
+            )
+            axis.axhline(score["wlp"], color=COLOURS[index], linestyle="--", linewidth=1)
+        axis.set(
+            xticks=range(len(score["clients"])),
+            xticklabels=score["clients"],
+            xlabel="client",
+            title=f"accuracy of each client, {readout.upper()}; dashed: the worst",
+            ylim=(0, 1.02),
+        )
+        axis.legend(fontsize=8, loc="lower right")
+    if title:
+        figure.suptitle(title)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

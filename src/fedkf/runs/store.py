@@ -1,0 +1,157 @@
+"""RunFolder: a run on disk, its lock, and the files that others read."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.federation import Observer, Record
+from fedkf.core.payload import write_atomically
+from fedkf.runs.config import Config, parse_yaml, refuse_changes, resolve, to_yaml
+
+_held: set[Path] = set()
+
+
+class RunFolder:
+    """RUN and everything in it. One process at a time may write."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._lock: int | None = None
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    # -- who may write --------------------------------------------------------------------------
+
+    def claim(self, config: Config, resume: bool) -> None:
+        """Take the folder for this process, or say why it cannot be had."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            existing = self.config()
+        except NotADirectoryError:
+            raise UserError(f"{self.path} is not a folder") from None
+        except FileExistsError:
+            raise UserError(f"{self.path} is a file, not a folder") from None
+        try:
+            if existing is not None:
+                if not resume:
+                    raise UserError(
+                        f"{self.path} already holds a run; add --resume to continue it or choose "
+                        "another folder with --out"
+                    )
+                refuse_changes(existing, config)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take_lock(self) -> None:
+        # A POSIX lock: it dies with its process, and forked workers do not inherit it.
+        if self.path in _held:
+            raise FedkfError(f"{self.path} is being written by this very process")
+        descriptor = os.open(self / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise FedkfError(f"{self.path} is being written by another process") from None
+        self._lock = descriptor
+        _held.add(self.path)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+            _held.discard(self.path)
+
+    # -- what is in it --------------------------------------------------------------------------
+
+    def config(self) -> Config | None:
+        """The configuration the run began with, if it has begun."""
+        path = self / "config.yaml"
+        if not path.exists():
+            return None
+        content = parse_yaml(path.read_text("utf-8"), str(path))
+        if not isinstance(content, dict):
+            raise FedkfError(f"{path} is damaged")
+        content.pop("provenance", None)
+        return resolve(content)
+
+    def write_config(self, config: Config, provenance: dict[str, Any]) -> None:
+        about = yaml.safe_dump({"provenance": provenance}, sort_keys=False, allow_unicode=True)
+        text = f"{to_yaml(config)}\n# where this run comes from; ignored when loaded\n{about}"
+        write_atomically(self / "config.yaml", text.encode())
+
+    def rounds(self) -> list[Record]:
+        """The finished rounds; a torn last line is left out."""
+        path = self / "rounds.jsonl"
+        records: list[Record] = []
+        if path.exists():
+            for line in path.read_bytes().split(b"\n"):
+                try:
+                    records.append(json.loads(line))
+                except ValueError:
+                    break
+        return records
+
+    def repair_rounds(self, committed: Record | None) -> None:
+        """Make rounds.jsonl end with the round that the checkpoint holds."""
+        path = self / "rounds.jsonl"
+        if committed is None:
+            path.unlink(missing_ok=True)
+            return
+        records = [r for r in self.rounds() if r["round"] < committed["round"]]
+        lines = "".join(json.dumps(r) + "\n" for r in [*records, committed])
+        if not path.exists() or path.read_bytes() != lines.encode():
+            write_atomically(path, lines.encode())
+
+    def append_round(self, record: Record) -> None:
+        with open(self / "rounds.jsonl", "ab") as file:
+            file.write(json.dumps(record).encode() + b"\n")
+
+    def write_json(self, name: str, content: Any) -> None:
+        write_atomically(self / name, (json.dumps(content, indent=2) + "\n").encode())
+
+    def read_json(self, name: str) -> Any:
+        try:
+            return json.loads((self / name).read_bytes())
+        except FileNotFoundError:
+            raise UserError(f"{self.path} holds no {name}") from None
+        except ValueError as error:
+            raise FedkfError(f"{self / name} is damaged: {error}") from None
+
+    def finished(self) -> bool:
+        return (self / "summary.json").exists()
+
+
+class Writer(Observer):
+    """Keeps rounds.jsonl and status.json up to date."""
+
+    def __init__(self, folder: RunFolder, rounds: int) -> None:
+        self.folder, self.rounds = folder, rounds
+        self.status: dict[str, Any] = {"round": 0, "active": []}
+
+    def set_status(self, state: str, **more: Any) -> None:
+        self.status.update(state=state, rounds=self.rounds, heartbeat=time.time(), **more)
+        # Not flushed to the disk: it tells what is going on now, and nothing depends on it.
+        temporary = self.folder / ".status.json.tmp"
+        temporary.write_text(json.dumps(self.status) + "\n")
+        os.replace(temporary, self.folder / "status.json")
+
+    def round_started(self, round: int, active: Sequence[int]) -> None:
+        self.set_status("running", round=round, active=list(active))
+
+    def client_finished(self, reply: object) -> None:
+        self.set_status("running")
+
+    def round_finished(self, record: Record) -> None:
+        self.folder.append_round(record)
