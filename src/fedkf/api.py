@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedkf import algorithms
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.federation import Observer, Record
@@ -29,7 +30,7 @@ def run(
     """Train, and return the history and the models.
 
     `config` is a preset's name, a file or a dictionary. Any key of the configuration can be
-    overridden: `rounds=30` is `federation.rounds`, and `**{"data.alpha": 0.5}` names a key in full.
+    overridden: `rounds=30` is `federation.rounds`, and `data={"seed": 1}` names a key's section.
     Without `out` the run leaves no files behind.
 
     >>> result = run("digits", algorithm="fedavg", rounds=1, workers=0)
@@ -40,19 +41,25 @@ def run(
         content = {str(k): v for k, v in config.items()}
     else:
         content, _ = configuration.read(config)
-    flat = {full_key(key): value for key, value in overrides.items()}
+    chosen = content.get("algorithm") or {}
+    if algorithm is None:
+        algorithm = str(chosen.get("name", "fedkf"))
+    kind = algorithms.get(algorithm) if isinstance(algorithm, str) else type(algorithm)
+    flat: dict[str, Any] = {}
+    for key, value in overrides.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": item for name, item in value.items()}
+        else:
+            flat[full_key(key, kind)] = value
     if isinstance(algorithm, str):
         flat["algorithm.name"] = algorithm
-    elif algorithm is not None:
-        options = {key: getattr(algorithm, key) for key in algorithm.options()}
-        kind = type(algorithm)
-        name = algorithm.name or f"{kind.__module__}:{kind.__qualname__}"
-        flat["algorithm.name"] = name
-        flat |= {f"algorithm.{key}": value for key, value in options.items()}
+    else:
+        flat["algorithm.name"] = algorithms.name_of(kind)
+        flat |= {f"algorithm.{key}": getattr(algorithm, key) for key in kind.options()}
     if isinstance(model, str):
         flat["model.name"] = model
     return execute(
-        configuration.resolve(content, flat),
+        configuration.resolve(content, flat, kind),
         Path(out) if out is not None else None,
         resume,
         [OnRound(on_round)] if on_round else [],
@@ -71,16 +78,17 @@ class OnRound(Observer):
         self.function(record)
 
 
-def full_key(key: str) -> str:
+def full_key(key: str, algorithm: type[Algorithm]) -> str:
     """`rounds` → `federation.rounds`; where several sections have a key, federation's is meant."""
     if "." in key or key == "fidelity":
         return key
-    matches = [full for full in configuration.all_keys() if full.endswith(f".{key}")]
+    valid = configuration.all_keys() + [f"algorithm.{name}" for name in algorithm.options()]
+    matches = [full for full in valid if full.endswith(f".{key}")]
     if f"federation.{key}" in matches:
         return f"federation.{key}"
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise UserError(f"{key} is in several sections; write one of {', '.join(matches)} in full")
-    short = {full.split(".")[-1] for full in configuration.all_keys()}
-    raise UserError(f"no setting {key!r}; {nearest(key, short)}")
+    if len(matches) > 1:
+        sections = " or ".join(f"{full.split('.')[0]}={{{key!r}: …}}" for full in matches)
+        raise UserError(f"{key} is in several sections; write {sections}")
+    if not matches:
+        raise UserError(f"no setting {key!r}; {nearest(key, valid)}")
+    return matches[0]

@@ -10,7 +10,7 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.objects import import_object
 
-__all__ = ["get", "names"]
+__all__ = ["get", "name_of", "names"]
 
 
 @cache
@@ -30,6 +30,12 @@ def names() -> list[str]:
     True
     """
     return sorted(_registry())
+
+
+def name_of(kind: type[Algorithm]) -> str:
+    """The name under which a configuration finds an algorithm."""
+    known = _registry().get(kind.name) is kind
+    return kind.name if known else f"{kind.__module__}:{kind.__qualname__}"
 
 
 def get(name: str) -> type[Algorithm]:

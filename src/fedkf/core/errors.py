@@ -18,12 +18,18 @@ class UserError(FedkfError):
     exit_code = 2
 
 
-def nearest(given: str, valid: Iterable[str]) -> str:
+def nearest(given: str, valid: Iterable[str], listing: str = "") -> str:
     """A hint that names the closest valid word, or lists all of them if none is close.
 
     >>> nearest("fedafg", ["fedavg", "fedkf"])
     "did you mean 'fedavg'?"
+    >>> nearest("rounds", ["data.seed", "federation.rounds"])
+    "did you mean 'federation.rounds'?"
     """
     words = sorted(valid)
+    ends = {word.rpartition(".")[2]: word for word in reversed(words)}
     close = difflib.get_close_matches(given, words, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(words)}"
+    close += [ends[end] for end in difflib.get_close_matches(given.rpartition(".")[2], ends, n=1)]
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return listing or f"choose from {', '.join(words)}"

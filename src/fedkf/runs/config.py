@@ -5,16 +5,20 @@ Nothing here needs torch, so that a mistake is told in a fraction of a second.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fedkf.core.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from fedkf.core.algorithm import Algorithm
 
 Fidelity = Literal["text", "released"]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -238,8 +242,15 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
 # -- resolving -----------------------------------------------------------------------------------
 
 
-def resolve(content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Config:
-    """A valid configuration: fidelity's options, then the content, then the overrides."""
+def resolve(
+    content: Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    algorithm: type[Algorithm] | None = None,
+) -> Config:
+    """A valid configuration: fidelity's options, then the content, then the overrides.
+
+    The algorithm is found by its name unless its class is given.
+    """
     given: dict[str, Any] = {
         k: dict(v) if isinstance(v, Mapping) else v for k, v in content.items()
     }
@@ -256,23 +267,29 @@ def resolve(content: Mapping[str, Any], overrides: Mapping[str, Any] | None = No
     base = FIDELITY.get(fidelity, {}) if isinstance(fidelity, str) else {}
     for part, options in base.items():
         given[part] = {**options, **_section(given, part)}
+    return _with_algorithm(parse(given), given["algorithm"], algorithm)
+
+
+def parse(content: Mapping[str, Any]) -> Config:
+    """A configuration whose algorithm's hyperparameters are taken as they are."""
     try:
-        config = Config.model_validate(given)
+        return Config.model_validate(content)
     except ValidationError as error:
         raise UserError(explain(error)) from None
-    return _with_algorithm(config, given["algorithm"])
 
 
-def _with_algorithm(config: Config, given: Mapping[str, Any]) -> Config:
+def _with_algorithm(
+    config: Config, given: Mapping[str, Any], algorithm: type[Algorithm] | None
+) -> Config:
     """The configuration with every hyperparameter of its algorithm spelled out and checked."""
     from fedkf import algorithms, models
 
     models.check_name("model.name", config.model.name, models.MODELS)
     models.check_name("generator.name", config.generator.name, models.GENERATORS)
-    kind = algorithms.get(config.algorithm.name)
+    kind = algorithm or algorithms.get(config.algorithm.name)
     options = {k: v for k, v in given.items() if k != "name"}
-    algorithm = kind.create({**kind.fidelity.get(config.fidelity, {}), **options})
-    values = {key: getattr(algorithm, key) for key in kind.options()}
+    made = kind.create({**kind.fidelity.get(config.fidelity, {}), **options})
+    values = {key: getattr(made, key) for key in kind.options()}
     choice = AlgorithmChoice.model_validate({"name": config.algorithm.name, **values})
     return config.model_copy(update={"algorithm": choice})
 
@@ -301,7 +318,9 @@ def _place(given: dict[str, Any], key: str, value: Any) -> None:
         given[section] = value
     else:
         if section not in Config.model_fields or section == "fidelity":
-            raise UserError(f"no key {key!r}; {nearest(key, all_keys())}")
+            raise UserError(
+                f"no key {key!r}; {nearest(key, all_keys(), '`fedkf config` lists the keys')}"
+            )
         _section(given, section)[rest] = value
 
 
@@ -323,7 +342,7 @@ def explain(error: ValidationError) -> str:
     parts = [str(p) for p in first["loc"]]
     key = ".".join(parts[:2])
     if first["type"] == "extra_forbidden":
-        return f"no key {key!r}; {nearest(key, all_keys())}"
+        return f"no key {key!r}; {nearest(key, all_keys(), '`fedkf config` lists the keys')}"
     message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     allowed = {
         "a valid integer": "a whole number",
@@ -360,7 +379,9 @@ def to_yaml(config: Config) -> str:
     """The resolved configuration, with a comment on every key; itself a valid configuration."""
     from fedkf import algorithms
 
-    options = algorithms.get(config.algorithm.name).options()
+    options: dict[str, Mapping[str, Any]] = {}
+    with contextlib.suppress(UserError):  # a class that cannot be found by name has no comments
+        options = algorithms.get(config.algorithm.name).options()
     lines = []
     for section, field in Config.model_fields.items():
         value = getattr(config, section)

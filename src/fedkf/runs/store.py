@@ -15,7 +15,7 @@ import yaml
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer, Record
 from fedkf.core.payload import write_atomically
-from fedkf.runs.config import Config, parse_yaml, refuse_changes, resolve, to_yaml
+from fedkf.runs.config import Config, parse, parse_yaml, refuse_changes, to_yaml
 
 _held: set[Path] = set()
 
@@ -84,7 +84,7 @@ class RunFolder:
         if not isinstance(content, dict):
             raise FedkfError(f"{path} is damaged")
         content.pop("provenance", None)
-        return resolve(content)
+        return parse(content)
 
     def write_config(self, config: Config, provenance: dict[str, Any]) -> None:
         about = yaml.safe_dump({"provenance": provenance}, sort_keys=False, allow_unicode=True)

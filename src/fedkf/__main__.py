@@ -1,0 +1,5 @@
+"""`python -m fedkf`."""
+
+from fedkf.cli import main
+
+main()

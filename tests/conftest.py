@@ -1,0 +1,83 @@
+"""Small real experiments that the tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+Settings = dict[str, Any]
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ninety 16×16 images of three classes that a model can tell apart."""
+    random = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    images = random.random((90, 16, 16)).astype(np.float32) * 0.5
+    for k, label in enumerate(labels):
+        images[k, 5 * label : 5 * label + 5] += 0.5
+    path = tmp_path_factory.mktemp("data") / "stripes.npz"
+    np.savez(path, images=images, labels=labels)
+    return path
+
+
+@pytest.fixture
+def settings(npz: Path) -> Settings:
+    """Six clients, half of them active, three rounds, everything small."""
+    return {
+        "data": {"source": "npz", "path": str(npz), "clients": 6, "alpha": 0.5, "min_samples": 3},
+        "algorithm": {"name": "fedkf"},
+        "federation": {
+            "rounds": 3,
+            "fraction": 0.5,
+            "local_epochs": 2,
+            "batch_size": 8,
+            "lr": 0.05,
+        },
+        "generator": {"width": 4, "noise": 8},
+        "engine": {"workers": 0},
+    }
+
+
+@pytest.fixture
+def cli(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
+    """Run a command in this process."""
+    from fedkf.cli.app import main
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["fedkf", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def model_bytes(folder: Path) -> dict[str, bytes]:
+    """The final models of a run, byte for byte."""
+    return {p.name: p.read_bytes() for p in sorted((folder / "models").glob("*.safetensors"))}

@@ -1,0 +1,54 @@
+"""Batches, losses and privacy on the client's side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+import fedkf
+from fedkf.core.client import Undeclared, batch_indices, refuse_undeclared
+from fedkf.core.payload import Payload
+from fedkf.core.task import Training
+
+
+def indices(size: int, **training: int | None) -> list[list[int]]:
+    batches = batch_indices(size, Training(**training), torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    return [batch.tolist() for batch in batches]
+
+
+def test_own_batches_are_split_once_and_every_epoch_repeats_the_split() -> None:
+    batches = indices(10, local_epochs=3, batch_size=4)
+    assert [len(b) for b in batches] == [4, 4, 2] * 3
+    assert batches[:3] == batches[3:6] == batches[6:]
+    assert sorted(k for batch in batches[:3] for k in batch) == list(range(10))
+
+
+def test_a_given_number_of_steps_comes_from_a_reshuffled_stream_without_partial_batches() -> None:
+    batches = indices(10, local_epochs=2, batch_size=4, steps_per_epoch=3)
+    assert [len(b) for b in batches] == [4] * 6
+    for first, second in (batches[0:2], batches[2:4], batches[4:6]):
+        assert not set(first) & set(second)
+    assert batches[0:2] != batches[2:4]
+
+
+def test_a_client_smaller_than_a_batch_uses_what_it_has() -> None:
+    assert [sorted(b) for b in indices(3, batch_size=8, steps_per_epoch=2)] == [[0, 1, 2]] * 2
+    assert [sorted(b) for b in indices(3, batch_size=8)] == [[0, 1, 2]]
+    assert indices(1, batch_size=8, steps_per_epoch=3) == [[0]] * 3
+
+
+def test_an_undeclared_kind_never_leaves_the_client() -> None:
+    @dataclass(frozen=True)
+    class Open(fedkf.Algorithm):
+        name: ClassVar[str] = "open"
+        discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
+
+    counts = Payload(label_counts={"n": torch.ones(3)})
+    refuse_undeclared(Open(), counts)
+    with pytest.raises(Undeclared, match="fedavg would send 'label_counts'"):
+        refuse_undeclared(fedkf.FedAvg(), counts)
+    with pytest.raises(Undeclared, match="of kind 'private'"):
+        refuse_undeclared(Open(), Payload(images={"x": torch.ones(3)}))

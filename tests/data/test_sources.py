@@ -1,0 +1,110 @@
+"""Sources and the tensors made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedkf.core.errors import UserError
+from fedkf.data import sources
+from fedkf.data.federated import federate, normalise
+
+IMAGES, LABELS = np.zeros((6, 8, 8), np.uint8), np.arange(6) % 3
+
+
+def save(path: Path, **arrays: Any) -> str:
+    np.savez(path / "data.npz", **arrays)
+    return str(path / "data.npz")
+
+
+def test_digits_ship_with_the_package() -> None:
+    source = sources.digits()
+    assert source.images.shape == (1797, 8, 8, 1)
+    assert (source.images.min(), source.images.max()) == (0, 1)
+    assert source.classes == 10
+
+
+@pytest.mark.parametrize("shape", [(6, 9, 7), (6, 9, 7, 1), (6, 9, 7, 3)])
+@pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
+def test_npz_takes_grey_and_colour_in_uint8_and_float(
+    tmp_path: Path, shape: tuple[int, ...], kind: type
+) -> None:
+    images: np.ndarray[Any, Any] = (
+        np.random.default_rng(0).random(shape) * (255 if kind is np.uint8 else 1)
+    ).astype(kind)
+    source = sources.npz(save(tmp_path, images=images, labels=LABELS))
+    assert source.images.shape == (6, 9, 7, shape[3] if len(shape) > 3 else 1)
+    assert source.classes == 3
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"images": IMAGES}, "has no array 'labels'"),
+        ({"labels": LABELS, "x": IMAGES}, "has no array 'images' (it has labels, x)"),
+        ({"images": IMAGES, "labels": LABELS[:5]}, "6 images but labels of shape (5,)"),
+        ({"images": IMAGES, "labels": LABELS - 1}, "labels go down to -1"),
+        ({"images": IMAGES, "labels": LABELS * 0.5}, "labels are float64"),
+        ({"images": IMAGES, "labels": np.array(list("abcabc"))}, "labels are <U1"),
+        ({"images": IMAGES, "labels": LABELS * 0}, "needs at least two classes"),
+        ({"images": IMAGES[0], "labels": LABELS}, "images has shape (8, 8)"),
+        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "it holds no images"),
+        ({"images": IMAGES + np.nan, "labels": LABELS}, "images hold NaN"),
+        ({"images": IMAGES + 3.0, "labels": LABELS}, "must lie in [0, 1], these go from 3 to 3"),
+        ({"images": IMAGES.astype(np.uint16), "labels": LABELS}, "images are uint16"),
+        ({"images": np.array([None] * 6), "labels": LABELS}, "not a readable .npz file"),
+    ],
+)
+def test_a_bad_npz_is_explained(tmp_path: Path, arrays: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        sources.npz(save(tmp_path, **arrays))
+    assert sentence in str(caught.value)
+    assert "data.path" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 broken"])
+def test_a_broken_npz_is_explained(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.npz is not a readable \.npz file"):
+        sources.npz(str(tmp_path / "x.npz"))
+
+
+def test_npz_is_also_looked_for_below_fedkf_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, images=IMAGES, labels=LABELS)
+    with pytest.raises(UserError, match=r"no file .*FEDKF_DATA may name"):
+        sources.npz("data.npz")
+    monkeypatch.setenv("FEDKF_DATA", str(tmp_path))
+    assert len(sources.npz("data.npz").labels) == 6
+
+
+def test_the_limit_is_per_class() -> None:
+    source = sources.Source(np.zeros((100, 2, 2, 1)), np.repeat([0, 1, 2], [80, 15, 5]), 3)
+    limited = sources.limit_per_class(source, 10, np.random.default_rng(0))
+    assert np.bincount(limited.labels).tolist() == [10, 10, 5]
+
+
+def test_the_split_is_80_to_20_and_loses_nothing() -> None:
+    images = np.arange(40, dtype=np.float32).reshape(40, 1, 1, 1) / 40
+    source = sources.Source(images, np.arange(40) % 2, 2)
+    parts = [np.arange(30), np.arange(30, 39), np.array([39])]
+    data = federate(source, parts, 0.8, np.random.default_rng(0), [0.0], [1.0])
+    assert data.sizes == {0: 24, 1: 7, 2: 1}
+    assert data.test_sizes == [6, 2, 0]
+    everything = torch.cat([data.images.flatten(), data.test_images.flatten()])
+    assert torch.equal(everything.sort().values, torch.from_numpy(images.flatten()))
+    first = data.client(0)
+    assert set((first.images.flatten() * 40).round().int().tolist()) < set(range(30))
+    assert len(data.client(2).test_labels) == 0
+
+
+def test_normalisation_is_per_channel_and_resizing_keeps_the_mean() -> None:
+    images = np.full((2, 4, 4, 3), [0, 51, 255], np.uint8)
+    x = normalise(images, [0.0, 0.2, 0.5], [1.0, 1.0, 0.25], 8)
+    assert x.shape == (2, 3, 8, 8)
+    assert x[0, :, 3, 3].tolist() == pytest.approx([0.0, 0.0, 2.0], abs=1e-6)

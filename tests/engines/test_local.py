@@ -1,0 +1,219 @@
+"""The local engine: crashes, mistakes and refused uploads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from conftest import Settings, model_bytes
+
+import fedkf
+from fedkf.core.client import Client
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.federation import Observer
+from fedkf.core.payload import Payload
+from fedkf.core.server import TooFewUploads
+from fedkf.runs.config import resolve
+from fedkf.runs.experiment import execute
+
+
+@dataclass(frozen=True)
+class Remembering(fedkf.Algorithm):
+    """FedAvg whose clients count the rounds in which they took part."""
+
+    name: ClassVar[str] = "remembering"
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        before = int(client.state.number("private", "rounds")) if client.state else 0
+        client.state = Payload(private={"rounds": before + 1})
+        return self.spoil(client, super().local_update(client, down))
+
+    def spoil(self, client: Client, upload: Payload) -> Payload:
+        return upload
+
+
+@dataclass(frozen=True)
+class Dying(Remembering):
+    """Client 2's worker is killed while it works: once, or every time if no flag can be left."""
+
+    flag: str = ""
+
+    def spoil(self, client: Client, upload: Payload) -> Payload:
+        if client.id == 2 and not (self.flag and Path(self.flag).exists()):
+            if self.flag:
+                Path(self.flag).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return upload
+
+    def __post_init__(self) -> None: ...
+
+
+def run(settings: Settings, algorithm: fedkf.Algorithm, folder: Path, said: list[str]) -> Any:
+    config = resolve({**settings, "algorithm": {"name": "fedavg"}}, {"engine.workers": 2})
+    return execute(config, folder, algorithm=algorithm, say=said.append)
+
+
+def test_a_worker_that_dies_is_replaced_and_the_result_is_the_same(
+    settings: Settings, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    settings["federation"]["fraction"] = 1.0
+    run(settings, Remembering(), tmp_path / "whole", said)
+    assert said == []
+    result = run(settings, Dying(flag=str(tmp_path / "died")), tmp_path / "crashed", said)
+    assert len(said) == 1
+    assert "died (signal SIGKILL) on client 2 (local_update)" in said[0]
+    assert all(record["refused"] == [] for record in result.history)
+    assert model_bytes(tmp_path / "crashed") == model_bytes(tmp_path / "whole")
+
+
+def test_a_client_whose_worker_always_dies_is_named_and_the_round_goes_on(
+    settings: Settings, tmp_path: Path
+) -> None:
+    settings["federation"].update(fraction=1.0, rounds=2)
+    result = run(settings, Dying(), tmp_path, [])
+    for record in result.history:
+        assert [r["client"] for r in record["refused"]] == [2]
+        assert "died twice" in record["refused"][0]["reason"]
+
+
+@dataclass(frozen=True)
+class Spoiling(Remembering):
+    """Client 1 sends something unusable in round 2."""
+
+    how: str = ""
+    everyone: bool = False
+
+    def __post_init__(self) -> None: ...
+
+    def spoil(self, client: Client, upload: Payload) -> Payload:
+        weights = upload["weights"]
+        name = "linear2.bias"
+        if client.round == 2 and (client.id == 1 or self.everyone):
+            match self.how:
+                case "nan":
+                    weights[name][0] = float("nan")
+                case "infinite":
+                    weights[name][1] = float("inf")
+                case "shape":
+                    weights[name] = torch.zeros(7)
+                case "missing":
+                    del weights[name]
+                case "extra":
+                    weights["surprise"] = torch.zeros(1)
+                case "type":
+                    weights[name] = weights[name].double()
+                case "raises":
+                    raise RuntimeError("the site's disk is on fire")
+                case "leak":
+                    upload.add("label_counts", {"n": torch.ones(3)})
+        return upload
+
+
+REASONS = {
+    "nan": "'linear2.bias' holds NaN or infinite values",
+    "infinite": "'linear2.bias' holds NaN or infinite values",
+    "shape": "'linear2.bias' has shape [7], not [3]",
+    "missing": "weights lack 'linear2.bias'",
+    "extra": "weights have 'surprise'",
+    "type": "'linear2.bias' is torch.float64, not torch.float32",
+    "raises": "RuntimeError: the site's disk is on fire",
+    "leak": "would send 'label_counts'",
+}
+
+
+class Counting(Observer):
+    """Reads the private states that stand after each round."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.counts: list[dict[int, int]] = []
+
+    def round_finished(self, record: dict[str, Any]) -> None:
+        found = {}
+        for path in (self.folder / "checkpoint" / "clients").iterdir():
+            client = int(path.name.split("-")[0])
+            assert client not in found
+            found[client] = int(Payload.load(path).number("private", "rounds"))
+        self.counts.append(found)
+
+
+@pytest.mark.parametrize("how", REASONS)
+def test_an_unusable_upload_is_refused_and_named_and_its_state_is_dropped(
+    settings: Settings, tmp_path: Path, how: str
+) -> None:
+    settings["federation"]["fraction"] = 1.0
+    config = resolve({**settings, "algorithm": {"name": "fedavg"}}, {"engine.workers": 1})
+    watcher = Counting(tmp_path)
+    result = execute(config, tmp_path, algorithm=Spoiling(how=how), observers=[watcher])
+    first, second, third = result.history
+    assert first["refused"] == third["refused"] == []
+    assert [r["client"] for r in second["refused"]] == [1]
+    assert REASONS[how] in second["refused"][0]["reason"]
+    assert watcher.counts[0] == dict.fromkeys(range(6), 1)
+    assert watcher.counts[1] == {**dict.fromkeys(range(6), 2), 1: 1}
+    assert watcher.counts[2] == {**dict.fromkeys(range(6), 3), 1: 2}
+    for weights in result.weights.values():
+        assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+def test_if_all_are_refused_the_run_stops_and_can_be_resumed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    config = resolve({**settings, "algorithm": {"name": "fedavg"}}, {"engine.workers": 1})
+    with pytest.raises(TooFewUploads, match="round 2 has 0 usable uploads of 3") as caught:
+        execute(config, tmp_path / "a", algorithm=Spoiling(how="nan", everyone=True))
+    assert caught.value.exit_code == 1
+    execute(config, tmp_path / "a", resume=True, algorithm=Remembering())
+    execute(config, tmp_path / "b", algorithm=Remembering())
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+
+
+def test_a_round_needs_min_clients(settings: Settings, tmp_path: Path) -> None:
+    settings["federation"].update(fraction=1.0, min_clients=6)
+    config = resolve({**settings, "algorithm": {"name": "fedavg"}})
+    with pytest.raises(TooFewUploads, match="5 usable uploads of 6, and 6 are needed"):
+        execute(config, tmp_path, algorithm=Spoiling(how="nan"))
+
+
+def test_without_workers_an_error_names_client_and_stage(settings: Settings) -> None:
+    config = resolve({**settings, "algorithm": {"name": "fedavg"}})
+    with pytest.raises(FedkfError, match=r"client \d, local_update in round 2: RuntimeError") as e:
+        execute(config, algorithm=Spoiling(how="raises", everyone=True))
+    assert isinstance(e.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_model_without_a_linear_layer_is_explained(settings: Settings, workers: int) -> None:
+    def convolutional() -> torch.nn.Module:
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(1, 3, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+        )
+
+    with pytest.raises(UserError, match=r"runs no nn\.Linear layer"):
+        fedkf.run(settings, model=convolutional, workers=workers)
+
+
+def test_lambdas_and_local_classes_work_with_workers(settings: Settings) -> None:
+    make: Callable[[], torch.nn.Module] = lambda: torch.nn.Sequential(  # noqa: E731
+        torch.nn.Flatten(), torch.nn.Linear(256, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)
+    )
+    result = fedkf.run(settings, model=make, workers=2)
+    assert result.models["oca"](torch.zeros(1, 1, 16, 16)).shape == (1, 3)
+
+
+def test_workers_are_gone_after_the_run_and_threads_are_as_before(settings: Settings) -> None:
+    import multiprocessing
+
+    torch.set_num_threads(2)
+    with contextlib.suppress(FedkfError):
+        fedkf.run(settings, workers=2)
+    assert not [p for p in multiprocessing.active_children() if p.name.startswith("fedkf-")]
+    assert torch.get_num_threads() == 2

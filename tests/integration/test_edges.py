@@ -1,0 +1,66 @@
+"""Clients that are almost not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Settings
+
+import fedkf
+
+
+@pytest.mark.parametrize("fidelity", ["text", "released"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedkf"])
+def test_clients_with_one_sample_and_without_test_samples_take_part(
+    settings: Settings, tmp_path: Path, fidelity: str, algorithm: str
+) -> None:
+    random = np.random.default_rng(0)
+    path = tmp_path / "few.npz"
+    np.savez(path, images=random.random((9, 16, 16)), labels=np.arange(9) % 3)
+    settings["data"] = {"source": "npz", "path": str(path), "clients": 8, "partition": "iid"}
+    settings["federation"]["fraction"] = 1.0
+    result = fedkf.run(settings, fidelity=fidelity, algorithm=algorithm, data={"partition": "iid"})
+    for record in result.history:
+        assert record["refused"] == []
+        for score in record["readouts"].values():
+            assert score["accuracy"].count(None) == 7
+            assert 0 <= score["wlp"] == score["amp"] <= 1
+
+
+def test_no_test_data_at_all_trains_and_says_so(settings: Settings) -> None:
+    result = fedkf.run(settings, train_fraction=1.0)
+    assert result.summary["readouts"]["aca"] == {"amp": None, "fm": None, "wlp": None}
+    assert result.summary["best"] == {}
+
+
+def test_rounds_that_are_not_evaluated_are_null_and_the_last_always_is(settings: Settings) -> None:
+    history = fedkf.run(settings, rounds=5, evaluate_every=2).history
+    assert [r["readouts"] is not None for r in history] == [False, True, False, True, True]
+
+
+def test_m_is_at_least_one_and_rounded(settings: Settings) -> None:
+    for fraction, active in ((0.01, 1), (0.24, 1), (0.25, 2), (0.5, 3), (1.0, 6)):
+        history = fedkf.run(settings, algorithm="fedavg", rounds=1, fraction=fraction).history
+        assert len(history[0]["active"]) == active
+
+
+def test_both_readouts_agree_when_everybody_is_active(settings: Settings) -> None:
+    import torch
+
+    result = fedkf.run(settings, algorithm="fedavg", rounds=2, fraction=1.0)
+    for name, tensor in result.weights["aca"].items():
+        assert torch.allclose(tensor, result.weights["oca"][name], atol=1e-7)
+
+
+def test_the_frame_is_tidy(settings: Settings) -> None:
+    frame = fedkf.run(settings, algorithm="fedavg").frame()
+    assert list(frame.columns) == ["round", "readout", "amp", "fm", "wlp"]
+    assert len(frame) == 6
+
+
+def test_training_learns(settings: Settings) -> None:
+    """The classes can be told apart, so whatever is not learned is a mistake of ours."""
+    result = fedkf.run(settings, rounds=30, lr=0.1, fidelity="released", alpha=5.0)
+    assert result.summary["readouts"]["oca"]["amp"] > 0.9

@@ -1,0 +1,142 @@
+"""The configuration: what combines with what, and what is refused in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedkf.core.errors import UserError
+from fedkf.runs.config import Config, parse_set, presets, read, resolve, to_dict, to_yaml
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_resolves_and_its_resolved_form_is_itself_a_configuration(name: str) -> None:
+    config = resolve(read(name)[0])
+    again = resolve(yaml.safe_load(to_yaml(config)))
+    assert again == config
+
+
+def test_every_key_is_commented() -> None:
+    lines = to_yaml(resolve(read("digits")[0])).splitlines()
+    assert all("#" in line for line in lines if line)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-3", 0.001), ("2", 2), ("0.5", 0.5), ("[0.1, 0.2]", [0.1, 0.2]), ("null", None)],
+)
+def test_set_reads_yaml_values(text: str, value: Any) -> None:
+    assert parse_set([f"a.b={text}"]) == {"a.b": value}
+
+
+def test_choosing_an_algorithm_drops_the_others_hyperparameters() -> None:
+    content = {
+        "algorithm": {"name": "fedkf", "gamma": 0.5},
+        "algorithms": {"fedkf": {"lambda1": 0.7}, "fedkf-": {"lambda1": 0.9}},
+    }
+    kept = resolve(content).algorithm.model_dump()
+    assert (kept["gamma"], kept["lambda1"]) == (0.5, 0.7)
+    other = resolve(content, {"algorithm.name": "fedkf-"}).algorithm.model_dump()
+    assert (other["gamma"], other["lambda1"], other["teacher"]) == (1.0, 0.9, "aca")
+    assert resolve(content, {"algorithm.name": "fedavg"}).algorithm.model_dump() == {
+        "name": "fedavg"
+    }
+
+
+def test_a_file_is_read_and_its_provenance_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("federation: {rounds: 7}\nprovenance: {anything: here}\n")
+    content, name = read(path)
+    assert name == "mine"
+    assert resolve(content).federation.rounds == 7
+
+
+def test_one_number_stands_for_a_list_of_one() -> None:
+    assert to_dict(resolve({"data": {"mean": 0.25}}))["data"]["mean"] == [0.25]
+
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"federation.round": 3}, "no key 'federation.round'; did you mean 'federation.rounds'?"),
+    ({"rounds": 3}, "no key 'rounds'; did you mean 'federation.rounds'?"),
+    ({"fed.rounds": 3}, "no key 'fed.rounds'"),
+    ({"federation.rounds": "many"}, "federation.rounds is 'many'; it must be a whole number"),
+    ({"federation.rounds": True}, "federation.rounds is True; it must be a whole number"),
+    ({"federation.rounds": 2.5}, "federation.rounds is 2.5; it must be a whole number"),
+    ({"federation.rounds": 0}, "federation.rounds is 0; it must be greater than or equal to 1"),
+    ({"data.alpha": 0}, "data.alpha is 0; it must be greater than 0"),
+    ({"data.alpha": -1.0}, "data.alpha is -1.0; it must be greater than 0"),
+    ({"data.alpha": float("nan")}, "data.alpha is nan; it must be a finite number"),
+    ({"data.alpha": float("inf")}, "data.alpha is inf; it must be a finite number"),
+    ({"federation.fraction": 0}, "federation.fraction is 0; it must be greater than 0"),
+    ({"federation.fraction": 1.1}, "it must be less than or equal to 1"),
+    ({"federation.batch_size": 0}, "federation.batch_size is 0"),
+    ({"federation.lr": 0}, "federation.lr is 0; it must be greater than 0"),
+    ({"federation.steps": "some"}, "it must be own, equal or a whole number from 1"),
+    ({"engine.workers": -1}, "engine.workers is -1; it must be greater than or equal to 0"),
+    ({"engine.device": "tpu"}, "engine.device is 'tpu'; it must be cpu, cuda or cuda:N"),
+    ({"data.partition": "iidd"}, "data.partition is 'iidd'; it must be 'iid', 'dirichlet'"),
+    ({"fidelity": "exact"}, "fidelity is 'exact'; it must be 'text' or 'released'"),
+    ({"algorithm.name": "fedkff"}, "no algorithm 'fedkff'; did you mean 'fedkf'?"),
+    ({"algorithm.gamma": -1}, "algorithm.gamma is -1.0; it must be a number at least 0"),
+    ({"algorithm.gamma": "x"}, "algorithm.gamma is 'x'; it must be a number at least 0"),
+    ({"algorithm.gamma": float("nan")}, "algorithm.gamma is nan; it must be a number at least 0"),
+    ({"algorithm.teacher": "me"}, "algorithm.teacher is 'me'; it must be one of oca, aca"),
+    ({"algorithm.resample": 1}, "algorithm.resample is 1; it must be true or false"),
+    ({"algorithm.mu": 1}, "fedkf has no such hyperparameter (it takes gamma, lambda1"),
+    ({"algorithm.name": "fedavg", "algorithm.mu": 1}, "fedavg has no hyperparameters"),
+    ({"model.name": "lenet"}, "model.name: no 'lenet'; did you mean 'lenet5'?"),
+    ({"generator.name": "gan"}, "generator.name: no 'gan'; did you mean 'dcgan'?"),
+    ({"federation": 3}, "federation is a section"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "sentence"), MISTAKES)
+def test_a_mistake_is_told_in_a_sentence(overrides: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(read("digits")[0], overrides)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("federation: [1", "is not valid YAML"),
+        ("- a list", "must hold keys and values"),
+        ("federation: 3", "federation must hold keys"),
+        ("data: {alpha: 1, alpha: 2}", "'alpha' is given twice"),
+    ],
+)
+def test_a_bad_file_is_explained(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        resolve(read(path)[0])
+    assert sentence in str(caught.value)
+
+
+def test_unknown_presets_and_files_are_told_apart() -> None:
+    with pytest.raises(UserError, match="did you mean 'digits'"):
+        read("digit")
+    with pytest.raises(UserError, match=r"no configuration file missing/x\.yaml"):
+        read("missing/x.yaml")
+
+
+def test_objects_of_the_users_own_are_found_or_explained() -> None:
+    config = resolve({}, {"algorithm.name": "fedkf.algorithms.fedavg:FedAvg"})
+    assert config.algorithm.name == "fedkf.algorithms.fedavg:FedAvg"
+    for name, sentence in [
+        ("nowhere:X", "cannot be imported"),
+        ("fedkf.metrics:X", "has no 'X'"),
+        ("fedkf.metrics:amp", "is not a subclass of fedkf.Algorithm"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            resolve({}, {"algorithm.name": name})
+
+
+def test_the_configuration_cannot_be_changed_by_accident() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().fidelity = "released"  # type: ignore[misc]

@@ -1,0 +1,251 @@
+"""A run on disk: its files, its lock, and what survives."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import Settings, model_bytes
+
+import fedkf
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.runs.config import resolve
+from fedkf.runs.store import RunFolder
+
+
+@pytest.fixture
+def finished(settings: Settings, tmp_path: Path) -> Path:
+    fedkf.run(settings, out=tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_run_leaves_the_files_of_the_contract(finished: Path) -> None:
+    assert {p.name for p in finished.iterdir()} == {
+        ".lock",
+        "config.yaml",
+        "partition.json",
+        "rounds.jsonl",
+        "status.json",
+        "checkpoint",
+        "models",
+        "ledger.json",
+        "summary.json",
+    }
+    lines = [json.loads(line) for line in (finished / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    for line in lines:
+        assert set(line) == {
+            "round",
+            "active",
+            "refused",
+            "readouts",
+            "losses",
+            "bytes",
+            "seconds",
+        }
+        assert len(line["active"]) == 3
+        assert set(line["seconds"]) == {"train", "aggregate", "evaluate", "checkpoint", "total"}
+        for score in line["readouts"].values():
+            assert set(score) == {"amp", "fm", "wlp", "clients", "accuracy"}
+            assert score["clients"] == list(range(6))
+    summary = json.loads((finished / "summary.json").read_text())
+    assert set(summary) == {
+        "algorithm",
+        "rounds",
+        "seed",
+        "readouts",
+        "best",
+        "seconds",
+        "bytes",
+        "disclosed",
+    }
+    for name in ("aca", "oca"):
+        expected = {k: lines[-1]["readouts"][name][k] for k in ("amp", "fm", "wlp")}
+        assert summary["readouts"][name] == expected
+        assert summary["best"][name]["amp"] == max(r["readouts"][name]["amp"] for r in lines)
+    assert summary["disclosed"] == ["monitoring", "sizes", "weights"]
+    assert json.loads((finished / "ledger.json").read_text())["leakage"] == []
+    assert json.loads((finished / "status.json").read_text())["state"] == "finished"
+
+
+def test_bytes_are_counted_from_what_was_sent(finished: Path) -> None:
+    model = sum(t.nbytes for t in RunResult(finished)["aca"].values())
+    ledger = json.loads((finished / "ledger.json").read_text())
+    rounds, active, clients = 3, 3, 6
+    assert ledger["training"]["down"] == {"weights": rounds * active * 2 * model}
+    assert ledger["training"]["up"]["weights"] == rounds * active * model
+    assert ledger["training"]["up"]["sizes"] == 8 * clients
+    assert ledger["evaluation"]["down"] == {"weights": rounds * clients * 2 * model}
+
+
+def RunResult(folder: Path) -> dict[str, Any]:  # noqa: N802
+    from safetensors.torch import load_file
+
+    return {p.stem: load_file(p) for p in (folder / "models").iterdir()}
+
+
+def test_the_written_configuration_repeats_the_run(finished: Path, tmp_path: Path) -> None:
+    fedkf.run(finished / "config.yaml", out=tmp_path / "again")
+    assert model_bytes(tmp_path / "again") == model_bytes(finished)
+    written = yaml.safe_load((finished / "config.yaml").read_text())
+    assert {"versions", "machine", "revision", "data_sha256"} <= set(written["provenance"])
+
+
+def test_a_folder_that_holds_a_run_is_refused_without_resume(
+    settings: Settings, finished: Path
+) -> None:
+    before = model_bytes(finished)
+    with pytest.raises(UserError, match="already holds a run; add --resume"):
+        fedkf.run(settings, out=finished)
+    assert model_bytes(finished) == before
+
+
+def test_resuming_a_finished_run_returns_it_unchanged(settings: Settings, finished: Path) -> None:
+    stamps = {p: p.stat().st_mtime_ns for p in (finished / "models").iterdir()}
+    result = fedkf.run(settings, out=finished, resume=True)
+    assert result.summary["rounds"] == 3
+    assert {p: p.stat().st_mtime_ns for p in (finished / "models").iterdir()} == stamps
+
+
+def test_resuming_an_empty_or_missing_folder_starts_the_run(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "missing"):
+        assert fedkf.run(settings, out=tmp_path / name, resume=True).summary["rounds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"lr": 0.02}, "federation.lr"),
+        ({"data.alpha": 9.0}, "data.alpha"),
+        ({"rounds": 2}, "federation.rounds"),
+        ({"algorithm.gamma": 0.5}, "algorithm.gamma"),
+        ({"threads": 2}, "engine.threads"),
+    ],
+)
+def test_resuming_with_another_configuration_is_refused_naming_the_key(
+    settings: Settings, finished: Path, change: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(UserError, match=f"^{key} is .* but the run began with"):
+        fedkf.run(settings, out=finished, resume=True, **change)
+
+
+def test_workers_and_output_may_change_on_resume(settings: Settings, finished: Path) -> None:
+    result = fedkf.run(settings, out=finished, resume=True, rounds=4, workers=1, checkpoint_every=2)
+    assert result.summary["rounds"] == 4
+
+
+def interrupt_after(round: int) -> Any:
+    def stop(record: dict[str, Any]) -> None:
+        if record["round"] == round:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+@pytest.mark.parametrize("damage", ["torn", "missing", "ahead"])
+def test_rounds_jsonl_is_repaired_on_resume(
+    settings: Settings, tmp_path: Path, finished: Path, damage: str
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fedkf.run(settings, out=tmp_path / "b", on_round=interrupt_after(2))
+    assert json.loads((tmp_path / "b" / "status.json").read_text())["state"] == "stopped"
+    path = tmp_path / "b" / "rounds.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 2
+    if damage == "torn":
+        path.write_text(lines[0] + lines[1][:40])
+    elif damage == "missing":
+        path.write_text(lines[0])
+    else:
+        path.write_text("".join(lines) + lines[1].replace('"round": 2', '"round": 3'))
+    result = fedkf.run(settings, out=tmp_path / "b", resume=True)
+    assert [r["round"] for r in result.history] == [1, 2, 3]
+    assert model_bytes(tmp_path / "b") == model_bytes(finished)
+
+
+@pytest.mark.parametrize("file", [".manifest.json.{pid}.tmp", ".state.2.safetensors.{pid}.tmp"])
+def test_a_full_disk_is_told_and_leaves_the_earlier_checkpoint_intact(
+    settings: Settings, tmp_path: Path, finished: Path, file: str
+) -> None:
+    folder = tmp_path / "full"
+
+    def fill(record: dict[str, Any]) -> None:
+        if record["round"] == 1:
+            (folder / "checkpoint" / file.format(pid=os.getpid())).symlink_to("/dev/full")
+
+    with pytest.raises(FedkfError, match=r"the disk is full .* nothing that was finished is lost"):
+        fedkf.run(settings, out=folder, on_round=fill)
+    assert json.loads((folder / "checkpoint" / "manifest.json").read_text())["round"] == 1
+    assert json.loads((folder / "status.json").read_text())["state"] == "failed"
+    fedkf.run(settings, out=folder, resume=True)
+    assert model_bytes(folder) == model_bytes(finished)
+
+
+def test_two_processes_cannot_write_one_folder(settings: Settings, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        RunFolder(tmp_path).claim(resolve(settings), resume=True)
+        os.write(writing, b"x")
+        os.read(os.pipe()[0], 1)  # holds the lock until it is killed
+        os._exit(0)
+    os.read(reading, 1)
+    try:
+        with pytest.raises(FedkfError, match="is being written by another process"):
+            fedkf.run(settings, out=tmp_path, resume=True)
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    assert fedkf.run(settings, out=tmp_path, resume=True).summary["rounds"] == 3
+
+
+def test_a_file_in_place_of_the_folder_is_told(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/below"):
+        with pytest.raises(UserError, match="not a folder"):
+            fedkf.run(settings, out=tmp_path / out)
+
+
+def test_a_checkpoint_writes_only_what_changed_and_keeps_only_what_is_needed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    seen: set[int] = set()
+    before: dict[str, int] = {}
+
+    def look(record: dict[str, Any]) -> None:
+        files = {
+            str(p.relative_to(folder)): p.stat().st_mtime_ns
+            for p in (folder / "checkpoint").rglob("*.safetensors")
+        }
+        seen.update(record["active"])
+        for part in ("clients", "slots-overall"):
+            mine = [name for name in files if f"/{part}/" in name]
+            assert len(mine) == len(seen)
+            new = {int(n.split("/")[-1].split("-")[0]) for n in mine if before.get(n) != files[n]}
+            assert new == set(record["active"])
+        before.clear()
+        before.update(files)
+
+    fedkf.run(settings, out=folder, rounds=6, on_round=look)
+    assert len(before) == 2 * len(seen) + 2
+
+
+def test_without_a_folder_nothing_is_left_behind(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    result = fedkf.run(settings)
+    assert set(result.models) == {"aca", "oca"}
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,80 @@
+"""fedkf.run, as a script or a notebook uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from conftest import Settings, model_bytes
+
+import fedkf
+from fedkf.api import full_key
+from fedkf.core.algorithm import option
+
+
+def test_an_instance_and_a_name_with_options_are_the_same(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fedkf.run(settings, algorithm=fedkf.FedKF(gamma=0.3), out=tmp_path / "a")
+    fedkf.run(settings, algorithm="fedkf", gamma=0.3, out=tmp_path / "b")
+    fedkf.run(settings, algorithm="fedkf", out=tmp_path / "c")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    assert model_bytes(tmp_path / "a") != model_bytes(tmp_path / "c")
+
+
+def test_an_algorithm_defined_on_the_spot_runs_and_resumes(
+    settings: Settings, tmp_path: Path
+) -> None:
+    @dataclass(frozen=True)
+    class Mine(fedkf.Algorithm):
+        name: ClassVar[str] = "mine"
+        strength: float = option(0.5, "how much", at_least=0)
+
+    rounds: list[int] = []
+    for count in (2, 3):
+        fedkf.run(
+            settings,
+            algorithm=Mine(strength=2),
+            rounds=count,
+            workers=2,
+            out=tmp_path,
+            resume=True,
+            on_round=lambda record: rounds.append(record["round"]),
+        )
+    assert rounds == [1, 2, 3]
+    with pytest.raises(fedkf.UserError, match=r"algorithm\.strength is 1\.0 but the run began"):
+        fedkf.run(settings, algorithm=Mine(strength=1), rounds=3, out=tmp_path, resume=True)
+    with pytest.raises(fedkf.UserError, match=r"algorithm\.strength is -1\.0; it must be a number"):
+        Mine(strength=-1)
+
+
+def test_keys_are_flat_where_unambiguous() -> None:
+    kind = fedkf.FedKF
+    assert full_key("rounds", kind) == "federation.rounds"
+    assert full_key("seed", kind) == "federation.seed"
+    assert full_key("lr", kind) == "federation.lr"
+    assert full_key("alpha", kind) == "data.alpha"
+    assert full_key("gamma", kind) == "algorithm.gamma"
+    assert full_key("data.seed", kind) == "data.seed"
+    with pytest.raises(fedkf.UserError, match=r"did you mean 'federation\.rounds'"):
+        full_key("round", kind)
+    with pytest.raises(fedkf.UserError, match="name is in several sections"):
+        full_key("name", kind)
+
+
+def test_sections_are_taken_as_dictionaries(settings: Settings) -> None:
+    result = fedkf.run(settings, algorithm="fedavg", data={"clients": 3}, rounds=1)
+    assert result.history[0]["readouts"]["aca"]["clients"] == [0, 1, 2]
+
+
+def test_a_result_offers_history_models_and_summary(settings: Settings) -> None:
+    import torch
+
+    result = fedkf.run(settings, algorithm="fedavg")
+    assert len(result.history) == 3
+    model = result.models["oca"]
+    assert not model.training
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, result.weights["oca"][name])
