@@ -183,6 +183,11 @@ def test_a_round_needs_min_clients(settings: Settings, tmp_path: Path) -> None:
         execute(config, tmp_path, algorithm=Spoiling(how="nan"))
 
 
+def test_min_clients_beyond_the_active_ones_is_refused(settings: Settings) -> None:
+    with pytest.raises(UserError, match=r"min_clients is 4 but a round has 3 clients"):
+        fedkf.run(settings, min_clients=4)
+
+
 def test_without_workers_an_error_names_client_and_stage(settings: Settings) -> None:
     config = resolve({**settings, "algorithm": {"name": "fedavg"}})
     with pytest.raises(FedkfError, match=r"client \d, local_update in round 2: RuntimeError") as e:

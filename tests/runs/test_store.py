@@ -136,6 +136,18 @@ def test_resuming_with_another_configuration_is_refused_naming_the_key(
         fedkf.run(settings, out=finished, resume=True, **change)
 
 
+def test_resuming_with_other_data_is_refused(settings: Settings, tmp_path: Path) -> None:
+    import numpy as np
+
+    images, labels = np.random.default_rng(0).random((90, 16, 16)), np.arange(90) % 3
+    settings["data"]["path"] = str(tmp_path / "mine.npz")
+    np.savez(tmp_path / "mine.npz", images=images, labels=labels)
+    fedkf.run(settings, out=tmp_path / "run", rounds=1)
+    np.savez(tmp_path / "mine.npz", images=images**2, labels=labels)
+    with pytest.raises(UserError, match="the data is not the one that the run"):
+        fedkf.run(settings, out=tmp_path / "run", rounds=2, resume=True)
+
+
 def test_workers_and_output_may_change_on_resume(settings: Settings, finished: Path) -> None:
     result = fedkf.run(settings, out=finished, resume=True, rounds=4, workers=1, checkpoint_every=2)
     assert result.summary["rounds"] == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from fedkf.cli.app import err, out
@@ -29,8 +28,7 @@ def run_demo(folder: Path, workers: int | None, seed: int, quiet: bool) -> None:
             overrides["engine.workers"] = workers
         config = configuration.resolve(content, overrides)
         run = RunFolder(folder / name)
-        if run.config() is not None:
-            shutil.rmtree(run.path)
+        run.clear()
         summaries[title] = run_with_progress(config, run.path, False, quiet, title)
         histories[title] = run.rounds()
         for readout, score in histories[title][-1]["readouts"].items():

@@ -59,6 +59,11 @@ class Schedule:
     scope: Scope = "all"
 
 
+def active_clients(fraction: float, clients: int) -> int:
+    """m = max(1, round(C·K)), halves rounded up."""
+    return max(1, math.floor(fraction * clients + 0.5))
+
+
 class Federation:
     """select → round → check uploads → T1 → evaluate → checkpoint → tell the observers."""
 
@@ -103,9 +108,9 @@ class Federation:
         return models if self.server.overall is None else {**models, "oca": self.server.overall}
 
     def select(self, round: int) -> list[int]:
-        """m = max(1, round(C·K)) clients, uniformly, without replacement."""
+        """The round's active clients, uniformly, without replacement."""
         clients = len(self.server.sizes)
-        count = max(1, math.floor(self.schedule.fraction * clients + 0.5))
+        count = active_clients(self.schedule.fraction, clients)
         random = self.server.streams.numpy_generator("selection", round)
         return sorted(int(k) for k in random.choice(clients, count, replace=False))
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from fedkf.core.errors import FedkfError
 
 if TYPE_CHECKING:
@@ -65,12 +67,14 @@ class Payload:
         if "/" in group:
             raise ValueError(f"a group's name has no slash: {group!r}")
         self.kinds[group] = kind or (group if group in KINDS else PRIVATE)
-        self.numbers[group] = {
-            k: v
-            for k, v in values.items()
-            if isinstance(v, int | float) and not isinstance(v, bool)
-        }
-        self.tensors[group] = {k: v for k, v in values.items() if not isinstance(v, int | float)}
+        self.numbers[group], self.tensors[group] = {}, {}
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self.numbers[group][name] = value
+            elif isinstance(value, torch.Tensor):
+                self.tensors[group][name] = value
+            else:
+                raise TypeError(f"{group}/{name} is neither a tensor nor a number: {value!r}")
         return self
 
     def __getitem__(self, group: str) -> Weights:
@@ -183,8 +187,6 @@ def weighted_mean(items: Iterable[tuple[float, Weights]]) -> Weights:
     >>> weighted_mean([(1, {"w": torch.tensor([0.0])}), (3, {"w": torch.tensor([4.0])})])
     {'w': tensor([3.])}
     """
-    import torch
-
     items = list(items)
     total = math.fsum(n for n, _ in items)
     heaviest = max(items, key=lambda item: item[0])[1]

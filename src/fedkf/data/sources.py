@@ -45,7 +45,7 @@ def npz(path: str) -> Source:
     """A file of NumPy's with `images` (N×H×W or N×H×W×C, uint8 or float) and `labels`."""
     file = find(path)
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             missing = [name for name in ("images", "labels") if name not in arrays]
             if missing:
                 raise UserError(

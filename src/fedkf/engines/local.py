@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -222,7 +223,10 @@ class Worker:
         self.process = context.Process(
             target=work, args=(theirs, held, desk, threads), name=f"fedkf-{index}", daemon=True
         )
-        self.process.start()
+        with warnings.catch_warnings():
+            # A worker touches nothing that another thread may hold: its pipe, its files, torch.
+            warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+            self.process.start()
         theirs.close()
         if not self.connection.poll(30):
             self.bury()

@@ -22,7 +22,7 @@ from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import ClientHost
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Federation, Observer, Record, Schedule
+from fedkf.core.federation import Federation, Observer, Record, Schedule, active_clients
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
 from fedkf.core.payload import Payload, Weights
@@ -237,18 +237,25 @@ def _execute(
         for k, size in enumerate(data.test_sizes):
             if size == 0:
                 say(f"{data.names[k]} has no test samples and is left out of AMP, FM and WLP")
-    run.write_config(config, provenance(data))
+    about = provenance(data)
+    if saved is not None and run.provenance().get("data_sha256") not in (
+        None,
+        about["data_sha256"],
+    ):
+        raise UserError(f"the data is not the one that the run in {run.path} began with")
+    run.write_config(config, about)
     (run / "summary.json").unlink(missing_ok=True)
     streams, ledger, states = task.streams, Ledger(), checkpoint.versions("clients")
     sizes = data.sizes
     ledger.up(Payload(sizes={"train": 0}), training=True, copies=len(sizes))
     host = ClientHost(algorithm, task, streams, states, data.client)
     settings = config.federation
-    active = max(1, round(settings.fraction * len(sizes)))
-    workers = config.engine.workers
-    if workers is None:
-        workers = min(os.cpu_count() or 1, active) if hasattr(os, "fork") else 0
-    engine = LocalEngine(host, data, workers, config.engine.threads, say)
+    active = active_clients(settings.fraction, len(sizes))
+    if settings.min_clients > active:
+        raise UserError(
+            f"federation.min_clients is {settings.min_clients} but a round has {active} clients"
+        )
+    engine = LocalEngine(host, data, choose_workers(config, active), config.engine.threads, say)
     try:
         server = Server(
             task,
@@ -281,6 +288,18 @@ def _execute(
     finally:
         engine.close()
     return result_of(run, task.make_model)
+
+
+def choose_workers(config: Config, active: int) -> int:
+    """As many as were asked for; else one a core, or on a GPU as many as can share it."""
+    if config.engine.workers is not None:
+        return config.engine.workers
+    if not hasattr(os, "fork"):
+        return 0
+    if config.engine.device != "cpu":
+        return min(active, 4)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def write_partition(run: RunFolder, data: FederatedData) -> None:

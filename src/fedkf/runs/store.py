@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,6 +68,13 @@ class RunFolder:
         self._lock = descriptor
         _held.add(self.path)
 
+    def clear(self) -> None:
+        """Remove a run that nobody is writing."""
+        if (self / "config.yaml").exists():
+            self._take_lock()
+            shutil.rmtree(self.path)
+            self.release()
+
     def release(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
@@ -77,14 +85,23 @@ class RunFolder:
 
     def config(self) -> Config | None:
         """The configuration the run began with, if it has begun."""
+        content = self._content()
+        content.pop("provenance", None)
+        return parse(content) if content else None
+
+    def provenance(self) -> dict[str, Any]:
+        """Where the run comes from, as it was when it began or was last resumed."""
+        about = self._content().get("provenance")
+        return about if isinstance(about, dict) else {}
+
+    def _content(self) -> dict[str, Any]:
         path = self / "config.yaml"
         if not path.exists():
-            return None
+            return {}
         content = parse_yaml(path.read_text("utf-8"), str(path))
         if not isinstance(content, dict):
             raise FedkfError(f"{path} is damaged")
-        content.pop("provenance", None)
-        return parse(content)
+        return content
 
     def write_config(self, config: Config, provenance: dict[str, Any]) -> None:
         about = yaml.safe_dump({"provenance": provenance}, sort_keys=False, allow_unicode=True)
