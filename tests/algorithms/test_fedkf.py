@@ -20,7 +20,7 @@ from fedkf.core.client import Client
 from fedkf.core.payload import Payload
 from fedkf.paper.operations import measure
 from fedkf.runs.config import resolve
-from fedkf.runs.experiment import load_data, make_task
+from fedkf.runs.setup import load_source, make_data, make_task, settle
 
 
 class Unsteady(nn.Module):
@@ -91,11 +91,18 @@ def test_fedkf_sends_two_models_down_and_fedkf_minus_one() -> None:
     assert (measure(FedKFMinus())["bytes_down"], measure(FedKFMinus())["bytes_up"]) == (1, 1)
 
 
-def one_update(settings: Settings, algorithm: fedkf.Algorithm, round: int = 2) -> Client:
+def make_client(settings: Settings, round: int, state: Payload | None = None) -> Client:
     config = resolve(settings)
-    data = load_data(config)
-    task = make_task(config, data)
-    client = Client(0, round, data.client(0), task, task.streams)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    task = make_task(config, data, fedkf.FedKF())
+    return Client(0, round, data.client(0), task, task.streams, state)
+
+
+def one_update(settings: Settings, algorithm: fedkf.Algorithm, round: int = 2) -> Client:
+    client = make_client(settings, round)
+    task = client.task
     teacher = {name: tensor + 0.01 for name, tensor in task.initial_weights.items()}
     down = Payload(weights=task.initial_weights).add("teacher", teacher, "weights")
     client.upload_ = algorithm.local_update(client, down)  # type: ignore[attr-defined]
@@ -157,22 +164,16 @@ def test_generator_and_adam_persist_across_rounds_and_never_leave(settings: Sett
     steps = {k: v.item() for k, v in first.state["adam"].items() if k.startswith("step:")}
     assert set(steps.values()) == {first.steps}
 
-    config = resolve(settings)
-    data = load_data(config)
-    task = make_task(config, data)
-    kept = Payload.from_bytes(first.state.to_bytes())
-    second = Client(0, 3, data.client(0), task, task.streams, kept)
-    fedkf.FedKF(teacher="aca").local_update(second, Payload(weights=task.initial_weights))
+    second = make_client(settings, 3, Payload.from_bytes(first.state.to_bytes()))
+    down = Payload(weights=second.task.initial_weights)
+    fedkf.FedKF(teacher="aca").local_update(second, down)
     assert second.state is not None
     again = {v.item() for k, v in second.state["adam"].items() if k.startswith("step:")}
     assert again == {first.steps + second.steps}
 
 
 def test_every_client_starts_from_the_same_generator(settings: Settings) -> None:
-    config = resolve(settings)
-    data = load_data(config)
-    tasks = [make_task(config, data) for _ in range(2)]
-    first, second = (task.initial_generator for task in tasks)
+    first, second = (make_client(settings, 1).task.initial_generator for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -195,7 +196,9 @@ def test_fidelity_sets_every_option_and_explicit_values_win(settings: Settings) 
     assert (text.federation.steps, released.federation.steps) == ("own", "equal")
     assert (text.overall.scope, released.overall.scope) == ("all", "seen")
     assert (text.generator.name, released.generator.name) == ("dcgan", "released")
-    assert (text.data.partition, released.data.partition) == ("dirichlet", "dirichlet-balanced")
+    source = load_source(text)
+    partitions = [settle(config, source).data.partition for config in (text, released)]
+    assert partitions == ["dirichlet", "dirichlet-balanced"]
     mixed = resolve(settings, {"fidelity": "released", "algorithm.resample": True})
     assert mixed.algorithm.model_dump()["resample"] is True
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from fedkf.core.errors import UserError
+from fedkf.core.random import Streams
 from fedkf.data import sources
-from fedkf.data.federated import federate, normalise
+from fedkf.data.federated import Preparation, as_floats, federate, normalise, resize
 
 IMAGES, LABELS = np.zeros((6, 8, 8), np.uint8), np.arange(6) % 3
 
@@ -23,8 +24,8 @@ def save(path: Path, **arrays: Any) -> str:
 
 def test_digits_ship_with_the_package() -> None:
     source = sources.digits()
-    assert source.images.shape == (1797, 8, 8, 1)
-    assert (source.images.min(), source.images.max()) == (0, 1)
+    assert source.inputs.shape == (1797, 1, 8, 8)
+    assert (source.inputs.min(), source.inputs.max()) == (0, 1)
     assert source.classes == 10
 
 
@@ -37,7 +38,7 @@ def test_npz_takes_grey_and_colour_in_uint8_and_float(
         np.random.default_rng(0).random(shape) * (255 if kind is np.uint8 else 1)
     ).astype(kind)
     source = sources.npz(save(tmp_path, images=images, labels=LABELS))
-    assert source.images.shape == (6, 9, 7, shape[3] if len(shape) > 3 else 1)
+    assert source.inputs.shape == (6, shape[3] if len(shape) > 3 else 1, 9, 7)
     assert source.classes == 3
 
 
@@ -49,9 +50,11 @@ def test_npz_takes_grey_and_colour_in_uint8_and_float(
         ({"images": IMAGES, "labels": LABELS[:5]}, "6 images but labels of shape (5,)"),
         ({"images": IMAGES, "labels": LABELS - 1}, "labels go down to -1"),
         ({"images": IMAGES, "labels": LABELS * 0.5}, "labels are float64"),
-        ({"images": IMAGES, "labels": np.array(list("abcabc"))}, "labels are <U1"),
-        ({"images": IMAGES, "labels": LABELS * 0}, "needs at least two classes"),
-        ({"images": IMAGES[0], "labels": LABELS}, "images has shape (8, 8)"),
+        ({"images": IMAGES, "labels": LABELS * 10**6}, "labels go up to 2000000"),
+        ({"images": IMAGES, "labels": LABELS * 0}, "a classifier needs at least two"),
+        ({"images": IMAGES, "labels": np.array(["a"] * 6)}, "a classifier needs at least two"),
+        ({"images": IMAGES[0, 0], "labels": LABELS}, "images has shape (8,)"),
+        ({"images": IMAGES, "labels": LABELS, "client": LABELS[:2]}, "client has shape (2,)"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "it holds no images"),
         ({"images": IMAGES + np.nan, "labels": LABELS}, "images hold NaN"),
         ({"images": IMAGES + 3.0, "labels": LABELS}, "must lie in [0, 1], these go from 3 to 3"),
@@ -84,16 +87,17 @@ def test_npz_is_also_looked_for_below_fedkf_data(
 
 
 def test_the_limit_is_per_class() -> None:
-    source = sources.Source(np.zeros((100, 2, 2, 1)), np.repeat([0, 1, 2], [80, 15, 5]), 3)
+    labels = np.repeat([0, 1, 2], [80, 15, 5])
+    source = sources.Source(np.zeros((100, 1, 2, 2)), labels, ["a", "b", "c"])
     limited = sources.limit_per_class(source, 10, np.random.default_rng(0))
     assert np.bincount(limited.labels).tolist() == [10, 10, 5]
 
 
 def test_the_split_is_80_to_20_and_loses_nothing() -> None:
     images = np.arange(40, dtype=np.float32).reshape(40, 1, 1, 1) / 40
-    source = sources.Source(images, np.arange(40) % 2, 2)
+    source = sources.Source(images, np.arange(40) % 2, ["a", "b"])
     parts = [np.arange(30), np.arange(30, 39), np.array([39])]
-    data = federate(source, parts, 0.8, np.random.default_rng(0), [0.0], [1.0])
+    data = federate(source, parts, Preparation(), Streams(0))
     assert data.sizes == {0: 24, 1: 7, 2: 1}
     assert data.test_sizes == [6, 2, 0]
     everything = torch.cat([data.images.flatten(), data.test_images.flatten()])
@@ -104,7 +108,9 @@ def test_the_split_is_80_to_20_and_loses_nothing() -> None:
 
 
 def test_normalisation_is_per_channel_and_resizing_keeps_the_mean() -> None:
-    images = np.full((2, 4, 4, 3), [0, 51, 255], np.uint8)
-    x = normalise(images, [0.0, 0.2, 0.5], [1.0, 1.0, 0.25], 8)
+    images = np.full((2, 4, 4, 3), [0, 51, 255], np.uint8).transpose(0, 3, 1, 2)
+    source = sources.Source(images, np.arange(2), ["a", "b"])
+    x = resize(as_floats(source, np.arange(2)), 8)
+    x = normalise(x, [0.0, 0.2, 0.5], [1.0, 1.0, 0.25])
     assert x.shape == (2, 3, 8, 8)
     assert x[0, :, 3, 3].tolist() == pytest.approx([0.0, 0.0, 2.0], abs=1e-6)

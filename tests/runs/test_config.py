@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from fedkf.core.errors import UserError
-from fedkf.runs.config import Config, parse_set, presets, read, resolve, to_dict, to_yaml
+from fedkf.runs.config import parse_set, presets, read, resolve, to_dict, to_yaml
+from fedkf.runs.schema import Config
 
 
 @pytest.mark.parametrize("name", presets())

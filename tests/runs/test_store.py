@@ -13,7 +13,6 @@ from conftest import Settings, model_bytes
 
 import fedkf
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
 
 
@@ -204,7 +203,7 @@ def test_two_processes_cannot_write_one_folder(settings: Settings, tmp_path: Pat
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        RunFolder(tmp_path).claim(resolve(settings), resume=True)
+        RunFolder(tmp_path).claim(resume=True)
         os.write(writing, b"x")
         os.read(os.pipe()[0], 1)  # holds the lock until it is killed
         os._exit(0)

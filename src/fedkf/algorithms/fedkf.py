@@ -32,6 +32,7 @@ class FedKF(Algorithm):
 
     name: ClassVar[str] = "fedkf"
     fairness_aware: ClassVar[bool] = True
+    uses_generator: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "text": dict(first_round="distil", resample=True, entropy="sum", activation="sum"),
         "released": dict(first_round="plain", resample=False, entropy="scaled", activation="mean"),

@@ -12,8 +12,8 @@ from rich.console import Console
 from fedkf.cli.app import Stopped, err
 from fedkf.cli.progress import Bar, Lines, Progress
 from fedkf.core.federation import Observer
-from fedkf.runs.config import Config
 from fedkf.runs.experiment import execute
+from fedkf.runs.schema import Config
 
 
 def run_with_progress(

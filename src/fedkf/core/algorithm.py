@@ -48,6 +48,8 @@ class Algorithm:
     needs_proxy_data: ClassVar[bool] = False
     discloses: ClassVar[tuple[str, ...]] = ()
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
+    uses_generator: ClassVar[bool] = False
+    """Distils on generated samples, so the model's features are needed too."""
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Hyperparameters that `fidelity: text` and `fidelity: released` set."""
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fedkf.core.client import ClientData
+from fedkf.core.random import Streams
 from fedkf.data.partition import Indices
+from fedkf.data.shift import shift
 from fedkf.data.sources import Source
 
 
@@ -27,11 +28,15 @@ class FederatedData:
     test_labels: torch.Tensor
     test_offsets: NDArray[np.int64]
     names: list[str]
-    classes: int
+    class_names: list[str]
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.images.shape[1:])
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
 
     @property
     def sizes(self) -> dict[int, int]:
@@ -68,51 +73,71 @@ class FederatedData:
         return total.hexdigest()
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to samples before training: split, shift, resize, normalise."""
+
+    mean: Sequence[float] = (0.0,)
+    std: Sequence[float] = (1.0,)
+    image_size: int | None = None
+    train_fraction: float = 0.8
+    shift: Sequence[str] = ()
+    shift_strength: float = 0.5
+
+
 def federate(
-    source: Source,
-    parts: Sequence[Indices],
-    train_fraction: float,
-    random: np.random.Generator,
-    mean: Sequence[float],
-    std: Sequence[float],
-    image_size: int | None = None,
+    source: Source, parts: Sequence[Indices], prepare: Preparation, streams: Streams
 ) -> FederatedData:
-    """Split each client's samples into training and test, resize and normalise them once.
+    """Split each client's samples into training and test, and prepare them once for all rounds.
 
     The first `train_fraction` of a shuffle trains; a client always keeps one sample to train on.
     """
+    random = streams.numpy_generator("split")
     train, test = [], []
     for part in parts:
         order = random.permutation(part)
-        cut = max(1, int(train_fraction * len(order)))
+        cut = max(1, int(prepare.train_fraction * len(order)))
         train.append(order[:cut])
         test.append(order[cut:])
 
     def gather(groups: list[Indices]) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
-        chosen = np.concatenate(groups)
-        images = normalise(source.images[chosen], mean, std, image_size)
+        x = resize(as_floats(source, np.concatenate(groups)), prepare.image_size)
         offsets = np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
-        return images, torch.from_numpy(source.labels[chosen]), offsets
+        for k in range(len(groups) if prepare.shift else 0):
+            span = slice(offsets[k], offsets[k + 1])
+            # The same amounts for a client's training and test samples.
+            drawn = streams.torch_generator("shift", client=k)
+            x[span] = shift(x[span], prepare.shift, prepare.shift_strength, drawn)
+        labels = torch.from_numpy(source.labels[np.concatenate(groups)])
+        return normalise(x, prepare.mean, prepare.std), labels, offsets
 
+    names = list(source.owner_names) if len(source.owner_names) == len(parts) else None
     return FederatedData(
         *gather(train),
         *gather(test),
-        names=[f"client {k}" for k in range(len(parts))],
-        classes=source.classes,
+        names=names or [f"client {k}" for k in range(len(parts))],
+        class_names=source.class_names,
     )
 
 
-def normalise(
-    images: NDArray[Any], mean: Sequence[float], std: Sequence[float], size: int | None
-) -> torch.Tensor:
-    """N×H×W×C in uint8 or [0, 1] → N×C×S×S, (x − mean) / std, resized bilinearly."""
-    x = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-    x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
-    if size is not None and tuple(x.shape[2:]) != (size, size) and len(x):
-        x = torch.nn.functional.interpolate(
-            x, size=(size, size), mode="bilinear", align_corners=False, antialias=True
-        )
-    elif size is not None:
-        x = x.reshape(len(x), x.shape[1], size, size)
-    column = (1, -1, 1, 1)
+def as_floats(source: Source, chosen: Indices) -> torch.Tensor:
+    """Samples as float32; images of bytes are scaled to [0, 1]."""
+    x = torch.from_numpy(np.array(source.inputs[chosen], order="C"))
+    return x.float() / 255 if x.dtype == torch.uint8 and source.images else x.float()
+
+
+def resize(images: torch.Tensor, size: int | None) -> torch.Tensor:
+    """Images of `size` pixels square, bilinearly; anything else as it is."""
+    if size is None or images.ndim != 4 or tuple(images.shape[2:]) == (size, size):
+        return images
+    if not len(images):
+        return images.new_zeros(0, images.shape[1], size, size)
+    return torch.nn.functional.interpolate(
+        images, size=(size, size), mode="bilinear", align_corners=False, antialias=True
+    )
+
+
+def normalise(x: torch.Tensor, mean: Sequence[float], std: Sequence[float]) -> torch.Tensor:
+    """(x − mean) / std, one number for all or one for each entry of a sample's first dimension."""
+    column = (1, -1, *(1 for _ in x.shape[2:]))
     return (x - torch.tensor([*mean]).view(column)) / torch.tensor([*std]).view(column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,52 +13,107 @@ from fedkf.core.errors import UserError
 Indices = NDArray[np.int64]
 
 
+NAMES = ("iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural")
+
+
+@dataclass(frozen=True)
+class Division:
+    """How to divide: a name of NAMES and what it needs."""
+
+    name: str
+    clients: int
+    alpha: float = 0.1
+    classes_per_client: int = 2
+    min_samples: int = 1
+
+
 def partition(
-    name: str,
-    labels: NDArray[np.int64],
-    clients: int,
-    alpha: float,
-    min_samples: int,
+    how: Division,
+    labels: Indices,
     random: np.random.Generator,
+    owners: Indices | None = None,
 ) -> list[Indices]:
     """Indices of each client's samples. Every sample goes to exactly one client.
 
-    >>> parts = partition("iid", np.zeros(10, int), 2, 1.0, 1, np.random.default_rng(0))
+    >>> parts = partition(Division("iid", 2), np.zeros(10, int), np.random.default_rng(0))
     >>> [len(part) for part in parts]
     [5, 5]
     """
+    if how.name == "natural":
+        if owners is None:
+            raise UserError(
+                "data.partition is natural but the source does not say who holds what; it needs "
+                "client folders, an array `client` in the .npz, or a Dataset per client"
+            )
+        return [np.flatnonzero(owners == k) for k in range(int(owners.max()) + 1)]
+    clients, least = how.clients, how.min_samples
     if clients > len(labels):
         raise UserError(f"data.clients is {clients}, more than the {len(labels)} samples")
-    if clients * min_samples > len(labels):
+    if clients * least > len(labels):
         raise UserError(
-            f"data.min_samples is {min_samples}, too many for {clients} clients and "
+            f"data.min_samples is {least}, too many for {clients} clients and "
             f"{len(labels)} samples; at most {len(labels) // clients}"
         )
-    if name == "iid":
-        parts = [np.sort(p) for p in np.array_split(random.permutation(len(labels)), clients)]
-    elif name == "dirichlet":
-        parts = dirichlet(labels, clients, alpha, random)
+    if how.name == "iid":
+        parts = cut(random.permutation(len(labels)), np.full(clients, 1 / clients))
+    elif how.name == "quantity":
+        shares = random.dirichlet(np.full(clients, how.alpha))
+        parts = cut(random.permutation(len(labels)), shares)
+    elif how.name == "dirichlet":
+        parts = dirichlet(labels, clients, how.alpha, random)
+    elif how.name == "dirichlet-balanced":
+        parts = dirichlet_balanced(labels, clients, how.alpha, random)
     else:
-        parts = dirichlet_balanced(labels, clients, alpha, random)
-    return top_up(parts, min_samples, random)
+        parts = by_classes(labels, clients, how.classes_per_client, random)
+    return top_up([np.sort(part) for part in parts], least, random)
+
+
+def cut(members: Indices, shares: NDArray[np.float64]) -> list[Indices]:
+    """Consecutive pieces of the given shares."""
+    return np.split(members, np.round(np.cumsum(shares)[:-1] * len(members)).astype(np.int64))
+
+
+def by_classes(
+    labels: Indices, clients: int, each: int, random: np.random.Generator
+) -> list[Indices]:
+    """Every client holds samples of `each` classes; a class is divided evenly over its holders."""
+    classes = np.unique(labels)
+    if each > len(classes):
+        raise UserError(f"data.classes_per_client is {each} but there are {len(classes)} classes")
+    if each * clients < len(classes):
+        raise UserError(
+            f"data.classes_per_client is {each}: {clients} clients would leave out "
+            f"{len(classes) - each * clients} of the {len(classes)} classes"
+        )
+    # Rows of a Latin square: client k takes the classes k·each, …, so all are dealt alike.
+    order = random.permutation(len(classes))
+    places = (np.arange(clients)[:, None] * each + np.arange(each)) % len(classes)
+    held = order[random.permutation(places)]
+    parts: list[list[Indices]] = [[] for _ in range(clients)]
+    for index, label in enumerate(classes):
+        holders = np.flatnonzero((held == index).any(1))
+        members = random.permutation(np.flatnonzero(labels == label))
+        pieces = cut(members, np.full(len(holders), 1 / len(holders)))
+        for holder, piece in zip(holders, pieces, strict=True):
+            parts[holder].append(piece)
+    return [np.concatenate(part) for part in parts]
 
 
 def dirichlet(
-    labels: NDArray[np.int64], clients: int, alpha: float, random: np.random.Generator
+    labels: Indices, clients: int, alpha: float, random: np.random.Generator
 ) -> list[Indices]:
     """Each class is divided over all clients by one draw from Dir(α)."""
     parts: list[list[Indices]] = [[] for _ in range(clients)]
     for label in np.unique(labels):
         members = random.permutation(np.flatnonzero(labels == label))
         shares = random.dirichlet(np.full(clients, alpha))
-        cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
-        for part, piece in zip(parts, np.split(members, cuts), strict=True):
+        for part, piece in zip(parts, cut(members, shares), strict=True):
             part.append(piece)
-    return [np.sort(np.concatenate(part)) for part in parts]
+    return [np.concatenate(part) for part in parts]
 
 
 def dirichlet_balanced(
-    labels: NDArray[np.int64], clients: int, alpha: float, random: np.random.Generator
+    labels: Indices, clients: int, alpha: float, random: np.random.Generator
 ) -> list[Indices]:
     """The released program's division: every client leads a class before any leads a second one.
 
@@ -86,7 +142,7 @@ def dirichlet_balanced(
             counts[random.integers(len(group))] += len(own) - counts.sum()
             for client, piece in zip(group, np.split(own, np.cumsum(counts)[:-1]), strict=True):
                 parts[client].append(piece)
-    return [np.sort(np.concatenate(part)) for part in parts]
+    return [np.concatenate(part) for part in parts]
 
 
 def top_up(parts: list[Indices], least: int, random: np.random.Generator) -> list[Indices]:

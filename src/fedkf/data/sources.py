@@ -1,35 +1,98 @@
-"""Where samples come from: data that ships with a dependency, and files of the user's."""
+"""Where samples come from: data that ships with a dependency, files and folders, Python objects."""
 
 from __future__ import annotations
 
 import os
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkf.core.errors import UserError
+from fedkf.core.errors import UserError, nearest
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Images N×H×W×C, uint8 or float in [0, 1], and their labels from 0."""
+    """Samples N×C×H×W (images, uint8 or float in [0, 1]) or N×… (anything else, float).
 
-    images: NDArray[Any]
+    `owners` says which client holds which sample, where the source knows.
+    """
+
+    inputs: NDArray[Any]
     labels: NDArray[np.int64]
-    classes: int
+    class_names: list[str]
+    owners: NDArray[np.int64] | None = None
+    owner_names: Sequence[str] = ()
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def images(self) -> bool:
+        return self.inputs.ndim == 4
+
+    def take(self, chosen: NDArray[np.int64]) -> Source:
+        owners = None if self.owners is None else self.owners[chosen]
+        return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], owners=owners)
 
 
-def load(source: str, path: str | None) -> Source:
+KNOWN = ("digits", "npz", "folder")
+
+
+def load(
+    source: str,
+    path: str | None,
+    class_names: Sequence[str] | None = None,
+    image_size: int | None = None,
+    say: Say = lambda text: None,
+) -> Source:
     """The samples of a source of the configuration."""
     if source == "digits":
-        return digits()
+        return named(digits(), class_names)
+    if source == "npz":
+        return npz(need_path(source, path), class_names)
+    if source == "folder":
+        from fedkf.data.folder import folder
+
+        return folder(need_path(source, path), class_names, image_size, say)
+    if ":" in source:
+        from fedkf.core.objects import import_object
+        from fedkf.data.datasets import from_object
+
+        return from_object(import_object(source, "data.source"), source, class_names)
+    if source == "python":
+        raise UserError(
+            "data.source is 'python': this run's data was given to fedkf.run in a program; "
+            "give it again there"
+        )
+    hint = nearest(source, KNOWN)
+    raise UserError(f"data.source: no {source!r}; {hint} (or package.module:object)")
+
+
+def need_path(source: str, path: str | None) -> str:
     if path is None:
-        raise UserError("data.path is missing: data.source npz needs the path of a .npz file")
-    return npz(path)
+        what = "a .npz file" if source == "npz" else "a folder"
+        raise UserError(f"data.path is missing: data.source {source} needs the path of {what}")
+    return path
+
+
+def named(source: Source, class_names: Sequence[str] | None) -> Source:
+    """The source with the configuration's names for its classes."""
+    if class_names is None:
+        return source
+    if len(class_names) < source.classes:
+        raise UserError(
+            f"data.class_names has {len(class_names)} names but the labels go up to "
+            f"{source.classes - 1}"
+        )
+    return replace(source, class_names=list(class_names))
 
 
 def digits() -> Source:
@@ -38,11 +101,15 @@ def digits() -> Source:
 
     bunch = load_digits()
     images = (bunch.images / 16.0).astype(np.float32)
-    return Source(images[..., None], bunch.target.astype(np.int64), 10)
+    return Source(images[:, None], bunch.target.astype(np.int64), [str(k) for k in range(10)])
 
 
-def npz(path: str) -> Source:
-    """A file of NumPy's with `images` (N×H×W or N×H×W×C, uint8 or float) and `labels`."""
+def npz(path: str, class_names: Sequence[str] | None = None) -> Source:
+    """A file of NumPy's with `images` and `labels`, and perhaps `client` (who holds what).
+
+    Images are N×H×W or N×H×W×C, uint8 or float in [0, 1]; N×D are vectors of any floats. Labels
+    are whole numbers from 0, or names.
+    """
     file = find(path)
     try:
         with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
@@ -53,58 +120,98 @@ def npz(path: str) -> Source:
                     f"{', '.join(sorted(arrays)) or 'none'}); it needs images and labels"
                 )
             images, labels = arrays["images"], arrays["labels"]
+            client = arrays.get("client")
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
         raise UserError(f"data.path: {file} is not a readable .npz file ({error})") from None
-    return check(str(file), images, labels)
+    where = f"data.path: {file}"
+    if images.ndim not in (2, 3, 4):
+        raise UserError(
+            f"{where}: images has shape {images.shape}; it must be N×H×W, N×H×W×C or N×D"
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim == 4:
+        images = images.transpose(0, 3, 1, 2)
+    source = check(where, images, labels, class_names)
+    if client is None:
+        return source
+    if client.shape != labels.shape:
+        raise UserError(f"{where}: {len(labels)} labels but client has shape {client.shape}")
+    names, owners = np.unique(client, return_inverse=True)
+    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
 
 
-def find(path: str) -> Path:
+def find(path: str, folder: bool = False) -> Path:
     """A path as given, or below the folder that FEDKF_DATA names."""
     tried = [Path(path).expanduser()]
-    if folder := os.environ.get("FEDKF_DATA"):
-        tried.append(Path(folder).expanduser() / path)
+    if base := os.environ.get("FEDKF_DATA"):
+        tried.append(Path(base).expanduser() / path)
     for candidate in tried:
-        if candidate.is_file():
+        if candidate.is_dir() if folder else candidate.is_file():
             return candidate
+    what = "folder" if folder else "file"
     hint = "" if len(tried) > 1 else " (FEDKF_DATA may name a folder to look in)"
-    raise UserError(f"data.path: no file {' or '.join(map(str, tried))}{hint}")
+    raise UserError(f"data.path: no {what} {' or '.join(map(str, tried))}{hint}")
 
 
-def check(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Source:
+def check(
+    where: str,
+    inputs: NDArray[Any],
+    labels: NDArray[Any],
+    class_names: Sequence[str] | None = None,
+) -> Source:
     """Samples that can be trained on, or a sentence that says why not."""
 
     def wrong(reason: str) -> UserError:
-        return UserError(f"data.path: {where}: {reason}")
+        return UserError(f"{where}: {reason}")
 
-    if images.ndim not in (3, 4):
-        raise wrong(f"images has shape {images.shape}; it must be N×H×W or N×H×W×C")
-    if labels.ndim != 1 or len(labels) != len(images):
-        raise wrong(f"{len(images)} images but labels of shape {labels.shape}")
-    if len(images) == 0:
+    if labels.ndim != 1 or len(labels) != len(inputs):
+        raise wrong(f"{len(inputs)} images but labels of shape {labels.shape}")
+    if len(inputs) == 0:
         raise wrong("it holds no images")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise wrong(f"labels are {labels.dtype}; they must be whole numbers from 0")
-    if labels.min() < 0:
-        raise wrong(f"labels go down to {labels.min()}; they must be whole numbers from 0")
-    if images.dtype == np.uint8:
-        pass
-    elif np.issubdtype(images.dtype, np.floating):
-        if not np.isfinite(images).all():
+    numbers, names = number_labels(labels, class_names, wrong)
+    if np.issubdtype(inputs.dtype, np.floating):
+        if not np.isfinite(inputs).all():
             raise wrong("images hold NaN or infinite values")
-        if images.min() < 0 or images.max() > 1:
+        if inputs.ndim == 4 and (inputs.min() < 0 or inputs.max() > 1):
             raise wrong(
-                f"float images must lie in [0, 1], these go from {images.min():g} to "
-                f"{images.max():g}"
+                f"float images must lie in [0, 1], these go from {inputs.min():g} to "
+                f"{inputs.max():g}"
             )
+    elif inputs.ndim != 4 and np.issubdtype(inputs.dtype, np.integer):
+        inputs = inputs.astype(np.float32)
+    elif inputs.dtype != np.uint8:
+        raise wrong(f"images are {inputs.dtype}; they must be uint8, or float in [0, 1]")
+    return Source(inputs, numbers, names)
+
+
+def number_labels(
+    labels: NDArray[Any], class_names: Sequence[str] | None, wrong: Callable[[str], UserError]
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Labels as numbers from 0 and the classes' names in one fixed order."""
+    if labels.dtype.kind in "US":
+        found = [str(name) for name in np.unique(labels)]
+        names = list(class_names) if class_names is not None else found
+        if unknown := [name for name in found if name not in names]:
+            raise wrong(f"label {unknown[0]!r} is not in data.class_names")
+        numbers = np.searchsorted(found, labels.astype(str))
+        places = np.array([names.index(name) for name in found], dtype=np.int64)
+        numbers = places[numbers]
     else:
-        raise wrong(f"images are {images.dtype}; they must be uint8, or float in [0, 1]")
-    if images.ndim == 3:
-        images = images[..., None]
-    labels = labels.astype(np.int64)
-    classes = int(labels.max()) + 1
-    if classes < 2:
-        raise wrong("all labels are 0; a classifier needs at least two classes")
-    return Source(images, labels, classes)
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise wrong(f"labels are {labels.dtype}; they must be whole numbers from 0, or names")
+        if labels.min() < 0:
+            raise wrong(f"labels go down to {labels.min()}; they must be whole numbers from 0")
+        numbers = labels.astype(np.int64)
+        highest = int(numbers.max())
+        if highest >= 100_000:
+            raise wrong(f"labels go up to {highest}; they must count the classes from 0")
+        names = list(class_names or [str(k) for k in range(highest + 1)])
+        if highest >= len(names):
+            raise wrong(f"data.class_names has {len(names)} names but a label is {highest}")
+    if len(names) < 2 or len(np.unique(numbers)) < 2:
+        raise wrong("all samples are of one class; a classifier needs at least two")
+    return numbers, names
 
 
 def limit_per_class(source: Source, limit: int, random: np.random.Generator) -> Source:
@@ -113,5 +220,4 @@ def limit_per_class(source: Source, limit: int, random: np.random.Generator) -> 
         random.permutation(np.flatnonzero(source.labels == label))[:limit]
         for label in np.unique(source.labels)
     ]
-    chosen = np.sort(np.concatenate(kept))
-    return Source(source.images[chosen], source.labels[chosen], source.classes)
+    return source.take(np.sort(np.concatenate(kept)))

@@ -1,8 +1,9 @@
-"""Models and generators, by name or as `package.module:factory`."""
+"""Models and generators, by name or as a factory of the user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedkf.core.errors import UserError, nearest
@@ -11,21 +12,63 @@ from fedkf.core.objects import import_object
 if TYPE_CHECKING:
     from torch import nn
 
-MODELS = {"lenet5": "fedkf.models.lenet:LeNet5", "resnet8": "fedkf.models.resnet:ResNet8"}
+MODELS = {
+    "lenet5": "fedkf.models.lenet:LeNet5",
+    "resnet8": "fedkf.models.resnet:ResNet8",
+    "mlp": "fedkf.models.mlp:MLP",
+}
 GENERATORS = {
     "released": "fedkf.models.generator:ReleasedGenerator",
     "dcgan": "fedkf.models.generator:DCGAN",
+    "mlp": "fedkf.models.mlp:VectorGenerator",
 }
+FOR_IMAGES = ("lenet5", "resnet8", "released", "dcgan")
 
 
-def check_name(key: str, name: str, known: dict[str, str]) -> None:
+def check_name(key: str, name: str, known: Mapping[str, str]) -> None:
     """Refuse a name that is neither known nor of the form `package.module:factory`."""
     if ":" not in name and name not in known:
         raise UserError(f"{key}: no {name!r}; {nearest(name, known)}")
 
 
-def find(key: str, name: str, known: dict[str, str]) -> Callable[..., nn.Module]:
+def find(key: str, name: str, known: Mapping[str, str]) -> Callable[..., nn.Module]:
     """The factory of that name."""
     check_name(key, name, known)
     factory: Any = import_object(known.get(name, name), key)
     return factory  # type: ignore[no-any-return]
+
+
+def build(key: str, factory: Callable[..., nn.Module], offered: Mapping[str, Any]) -> nn.Module:
+    """Call a factory with those of the offered arguments that it takes by name.
+
+    One that takes two arguments of other names gets the first two offered, in that order.
+    """
+    from torch import nn
+
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    named = {p.name: offered[p.name] for p in parameters if p.name in offered}
+    missing = [
+        p.name
+        for p in parameters
+        if p.name not in named
+        and p.default is p.empty
+        and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    positional = []
+    if missing and len(missing) == 2 and not named:
+        positional = list(offered.values())[:2]
+    elif missing:
+        raise UserError(
+            f"{key}: the factory asks for {', '.join(missing)}; it may take none or any of "
+            f"{', '.join(offered)}"
+        )
+    try:
+        module = factory(*positional, **named)
+    except Exception as error:
+        raise UserError(f"{key}: the factory raised {type(error).__name__}: {error}") from error
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{key}: the factory returned a {type(module).__name__}, not an nn.Module")
+    return module

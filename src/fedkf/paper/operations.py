@@ -13,7 +13,7 @@ import numpy as np
 from fedkf import algorithms
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.payload import LEAKAGE
-from fedkf.runs.config import Config, resolve
+from fedkf.runs.config import resolve
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 TINY: dict[str, Any] = {
     "fidelity": "released",
-    "data": {"partition": "iid", "clients": 2},
     "federation": {"rounds": 2, "fraction": 1.0, "local_epochs": 1, "steps": 2, "batch_size": 4},
     "generator": {"width": 4, "noise": 4},
 }
-"""Two clients, two rounds (the first may differ), two steps each."""
+"""Two rounds (the first may differ), two steps for each client."""
 
 
 @dataclass
@@ -90,7 +89,7 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
             observers=[Keep()],
             algorithm=counting(algorithm, passes),
             make_model=tiny_model,
-            data=tiny_data(config),
+            source=tiny_source(),
         )
         one_model = sum(t.nbytes for t in result.weights["aca"].values())
     active = len(records[-1]["active"])
@@ -136,15 +135,11 @@ def tiny_model() -> nn.Module:
     return LeNet5((1, 16, 16), 3)
 
 
-def tiny_data(config: Config) -> Any:
-    from fedkf.data.federated import federate
+def tiny_source() -> Any:
     from fedkf.data.sources import Source
 
-    random = np.random.default_rng(0)
-    images = random.random((24, 16, 16, 1), dtype=np.float32)
-    source = Source(images, np.arange(24) % 3, 3)
-    parts = [np.arange(12), np.arange(12, 24)]
-    return federate(source, parts, 0.8, random, config.data.mean, config.data.std)
+    images = np.random.default_rng(0).random((24, 1, 16, 16), dtype=np.float32)
+    return Source(images, np.arange(24) % 3, ["a", "b", "c"], np.arange(24) // 12, ["x", "y"])
 
 
 def table(progress: Callable[[str], None] = lambda name: None) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The configuration: its keys, defaults and limits, and how presets, files and overrides combine.
+"""The configuration: how presets, files and overrides combine, and how it is written.
 
 Nothing here needs torch, so that a mistake is told in a fraction of a second.
 """
@@ -10,158 +10,16 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError
 
 from fedkf.core.errors import UserError, nearest
+from fedkf.runs.schema import FIDELITY, AlgorithmChoice, Config
 
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
-
-Fidelity = Literal["text", "released"]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, strict about types, no unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Data(Section):
-    """The samples and how they are divided over clients."""
-
-    source: Literal["digits", "npz"] = Field("digits", description="digits (embedded) or npz")
-    path: str | None = Field(None, description="the .npz file, also looked for in FEDKF_DATA")
-    limit: Count | None = Field(None, description="at most so many samples of each class")
-    image_size: Count | None = Field(None, description="resize images to this many pixels square")
-    mean: list[float] = Field([0.5], description="normalisation, one number or one per channel")
-    std: list[Positive] = Field([0.5], description="normalisation, one number or one per channel")
-    partition: Literal["iid", "dirichlet", "dirichlet-balanced"] = Field(
-        "dirichlet", description="iid, dirichlet or dirichlet-balanced"
-    )
-    alpha: Positive = Field(0.1, description="concentration of the Dirichlet; smaller is harder")
-    clients: Count = Field(20, description="K, the number of clients")
-    min_samples: Count = Field(1, description="a client with fewer takes from the largest one")
-    train_fraction: Fraction = Field(0.8, description="of each client's samples; the rest tests")
-    seed: Seed = Field(0, description="of the partition and the split")
-
-    @field_validator("mean", "std", mode="before")
-    @classmethod
-    def _one_number(cls, value: Any) -> Any:
-        return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-class Model(Section):
-    """The classifier that is learned."""
-
-    name: str = Field("lenet5", description="lenet5, resnet8 or package.module:factory")
-
-
-class AlgorithmChoice(BaseModel):
-    """The algorithm and its own hyperparameters, which its class checks."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
-    name: str = Field("fedkf", description="`fedkf algorithms` lists the names")
-
-
-class FederationSettings(Section):
-    """Rounds, participation and local training."""
-
-    rounds: Count = Field(100, description="T, the number of rounds")
-    fraction: Fraction = Field(0.2, description="C, the share of clients active in a round")
-    local_epochs: Count = Field(10, description="E, epochs of local training in a round")
-    steps: Literal["own", "equal"] | Count = Field(
-        "own", description="steps per local epoch: own batches, equal for all clients, or a number"
-    )
-    batch_size: Count = Field(64, description="B, local batch size")
-    lr: Positive = Field(0.01, description="η, learning rate of the local model")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of local SGD")
-    weight_decay: NotNegative = Field(0.0, description="of local SGD")
-    seed: Seed = Field(0, description="of initial weights, selection, batches and noise")
-    evaluate_every: Count = Field(1, description="rounds; the last one is always evaluated")
-    min_clients: Count = Field(1, description="usable uploads that a round needs")
-
-
-class Overall(Section):
-    """T1, the mean over every client's latest model."""
-
-    scope: Literal["all", "seen"] = Field(
-        "all", description="all (clients not seen yet stand in with w⁰) or seen"
-    )
-
-
-class Generator(Section):
-    """The generator of algorithms that have one; accepted and unused by the others."""
-
-    name: str = Field("dcgan", description="dcgan, released or package.module:factory")
-    width: Count = Field(128, description="channels: width, width, width/2")
-    noise: Count = Field(100, description="length of the noise vector")
-    lr: Positive = Field(0.001, description="β, learning rate of its Adam")
-
-
-class EngineSettings(Section):
-    """Where the clients' work is done; has no influence on results."""
-
-    name: Literal["local"] = Field("local", description="local: worker processes on this machine")
-    workers: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="processes; none means one a core, 0 everything in this process"
-    )
-    threads: Count = Field(1, description="of PyTorch in each process; results depend on it")
-    device: str = Field("cpu", description="cpu, cuda or cuda:N")
-
-    @field_validator("device")
-    @classmethod
-    def _device(cls, value: str) -> str:
-        if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
-            raise ValueError("must be cpu, cuda or cuda:N")
-        return value
-
-
-class Output(Section):
-    """What is written where."""
-
-    dir: str | None = Field(None, description="the run's folder")
-    checkpoint_every: Count = Field(1, description="rounds between two checkpoints")
-
-
-class Config(Section):
-    """A whole experiment."""
-
-    fidelity: Fidelity = Field(
-        "text", description="follow the paper's text, or its authors' released program"
-    )
-    data: Data = Data()
-    model: Model = Model()
-    algorithm: AlgorithmChoice = AlgorithmChoice()
-    federation: FederationSettings = FederationSettings()
-    overall: Overall = Overall()
-    generator: Generator = Generator()
-    engine: EngineSettings = EngineSettings()
-    output: Output = Output()
-
-
-FIDELITY: dict[str, dict[str, dict[str, Any]]] = {
-    "text": {
-        "data": {"partition": "dirichlet"},
-        "federation": {"steps": "own"},
-        "overall": {"scope": "all"},
-        "generator": {"name": "dcgan"},
-    },
-    "released": {
-        "data": {"partition": "dirichlet-balanced"},
-        "federation": {"steps": "equal"},
-        "overall": {"scope": "seen"},
-        "generator": {"name": "released"},
-    },
-}
-"""Where the paper's text and its authors' program differ; algorithms add their own options."""
 
 FREE_ON_RESUME = ("engine.name", "engine.workers", "output.")
 """Keys that may change when a run is resumed; federation.rounds may also grow."""
@@ -256,6 +114,9 @@ def resolve(
     }
     per_algorithm = given.pop("algorithms", None) or {}
     overrides = dict(overrides or {})
+    source = overrides.get("data.source")
+    if source is not None and source != _section(given, "data").get("source"):
+        given["data"] = {"source": source}  # another source: the preset's data settings go
     chosen = overrides.get("algorithm.name")
     if chosen is not None and chosen != _section(given, "algorithm").get("name"):
         given["algorithm"] = {"name": chosen}

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.metadata
 import os
-import platform
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import ClientHost
 from fedkf.core.errors import FedkfError, UserError
@@ -26,133 +22,27 @@ from fedkf.core.federation import Federation, Observer, Record, Schedule, active
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.random import Streams
 from fedkf.core.server import Server
-from fedkf.core.task import Task, Training
-from fedkf.data import sources
-from fedkf.data.federated import FederatedData, federate
-from fedkf.data.partition import partition
+from fedkf.core.task import Task
+from fedkf.data.describe import describe, untested
+from fedkf.data.federated import FederatedData
+from fedkf.data.sources import Say, Source
 from fedkf.engines.local import LocalEngine
 from fedkf.runs.checkpoint import CheckpointFolder
-from fedkf.runs.config import Config
+from fedkf.runs.config import refuse_changes
+from fedkf.runs.schema import Config
+from fedkf.runs.setup import (
+    load_source,
+    make_algorithm,
+    make_data,
+    make_task,
+    provenance,
+    settle,
+)
 from fedkf.runs.store import RunFolder, Writer
 
 if TYPE_CHECKING:
     from torch import nn
-
-Say = Callable[[str], None]
-
-
-# -- the parts of an experiment --------------------------------------------------------------
-
-
-def load_data(config: Config) -> FederatedData:
-    """The clients' data that a configuration describes."""
-    settings = config.data
-    source = sources.load(settings.source, settings.path)
-    for key in ("mean", "std"):
-        count, channels = len(getattr(settings, key)), source.images.shape[3]
-        if count not in (1, channels):
-            raise UserError(
-                f"data.{key} has {count} numbers but the images have {channels} channels"
-            )
-    streams = Streams(settings.seed)
-    if settings.limit is not None:
-        limiting = streams.numpy_generator("limit")
-        source = sources.limit_per_class(source, settings.limit, limiting)
-    parts = partition(
-        settings.partition,
-        source.labels,
-        settings.clients,
-        settings.alpha,
-        settings.min_samples,
-        streams.numpy_generator("partition"),
-    )
-    return federate(
-        source,
-        parts,
-        settings.train_fraction,
-        streams.numpy_generator("split"),
-        settings.mean,
-        settings.std,
-        settings.image_size,
-    )
-
-
-def make_task(
-    config: Config, data: FederatedData, make_model: Callable[[], nn.Module] | None = None
-) -> Task:
-    """The learning task that a configuration describes, for this data."""
-    settings, generator = config.federation, config.generator
-    steps: int | None = None
-    if settings.steps == "equal":
-        whole = len(data.labels) // (len(data.names) * settings.batch_size)
-        steps = max(1, whole)
-    elif isinstance(settings.steps, int):
-        steps = settings.steps
-    if make_model is None:
-        factory = models.find("model.name", config.model.name, models.MODELS)
-        make_model = partial(factory, data.shape, data.classes)
-    make_generator = partial(
-        models.find("generator.name", generator.name, models.GENERATORS),
-        data.shape,
-        noise=generator.noise,
-        width=generator.width,
-        mean=config.data.mean,
-        std=config.data.std,
-    )
-    training = Training(
-        local_epochs=settings.local_epochs,
-        steps_per_epoch=steps,
-        batch_size=settings.batch_size,
-        lr=settings.lr,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-    )
-    return Task(
-        make_model=make_model,
-        shape=data.shape,
-        classes=data.classes,
-        training=training,
-        streams=Streams(settings.seed),
-        make_generator=make_generator,
-        noise=generator.noise,
-        generator_lr=generator.lr,
-        device=config.engine.device,
-    )
-
-
-def make_algorithm(config: Config) -> Algorithm:
-    options = config.algorithm.model_dump(exclude={"name"})
-    return algorithms.get(config.algorithm.name).create(options)
-
-
-def provenance(data: FederatedData) -> dict[str, Any]:
-    """What a stranger needs to know to repeat the run exactly."""
-    packages = ("fedkf", "torch", "numpy", "safetensors")
-    versions = {"python": platform.python_version()}
-    for package in packages:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    revision = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {
-        "versions": versions,
-        "machine": {
-            "system": platform.system(),
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-        },
-        "revision": revision.stdout.strip() or None,
-        "data_sha256": data.digest(),
-    }
-
-
-# -- running ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -192,21 +82,32 @@ def execute(
     observers: Sequence[Observer] = (),
     say: Say = lambda text: None,
     algorithm: Algorithm | None = None,
-    make_model: Callable[[], nn.Module] | None = None,
-    data: FederatedData | None = None,
+    make_model: Callable[..., nn.Module] | None = None,
+    source: Source | None = None,
 ) -> Result:
     """Run an experiment, or go on with one. Without a folder it leaves no files behind."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="fedkf-") as temporary:
             return execute(
-                config, Path(temporary), resume, observers, say, algorithm, make_model, data
+                config, Path(temporary), resume, observers, say, algorithm, make_model, source
             )
     run = RunFolder(folder)
     with reporting_disk_errors(run.path):
-        run.claim(config, resume)
+        run.claim(resume)
     try:
+        if config.engine.device != "cpu" and not torch.cuda.is_available():
+            raise UserError(
+                f"engine.device is {config.engine.device!r} but PyTorch finds no CUDA here"
+            )
+        source = source or load_source(config, say)
+        config = settle(config, source)
+        if existing := run.config():
+            refuse_changes(existing, config)
+        algorithm = algorithm or make_algorithm(config)
+        data = make_data(config, source)
+        task = make_task(config, data, algorithm, make_model)
         with reporting_disk_errors(run.path):
-            return _execute(config, run, observers, say, algorithm, make_model, data)
+            return _execute(config, run, observers, say, algorithm, task, data)
     finally:
         run.release()
 
@@ -216,15 +117,10 @@ def _execute(
     run: RunFolder,
     observers: Sequence[Observer],
     say: Say,
-    algorithm: Algorithm | None,
-    make_model: Callable[[], nn.Module] | None,
-    data: FederatedData | None,
+    algorithm: Algorithm,
+    task: Task,
+    data: FederatedData,
 ) -> Result:
-    if config.engine.device != "cpu" and not torch.cuda.is_available():
-        raise UserError(f"engine.device is {config.engine.device!r} but PyTorch finds no CUDA here")
-    algorithm = algorithm or make_algorithm(config)
-    data = data or load_data(config)
-    task = make_task(config, data, make_model)
     if run.finished() and len(run.rounds()) >= config.federation.rounds:
         say("this run is already finished")
         return result_of(run, task.make_model)
@@ -233,10 +129,10 @@ def _execute(
     saved = checkpoint.open()
     run.repair_rounds(saved.record if saved else None)
     if saved is None:
-        write_partition(run, data)
-        for k, size in enumerate(data.test_sizes):
-            if size == 0:
-                say(f"{data.names[k]} has no test samples and is left out of AMP, FM and WLP")
+        about = describe(data)
+        run.write_json("partition.json", about)
+        for text in untested(about):
+            say(text)
     about = provenance(data)
     if saved is not None and run.provenance().get("data_sha256") not in (
         None,
@@ -300,20 +196,6 @@ def choose_workers(config: Config, active: int) -> int:
         return min(active, 4)
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def write_partition(run: RunFolder, data: FederatedData) -> None:
-    clients = [
-        {
-            "id": k,
-            "name": name,
-            "train": data.sizes[k],
-            "test": data.test_sizes[k],
-            "classes": data.class_counts(k),
-        }
-        for k, name in enumerate(data.names)
-    ]
-    run.write_json("partition.json", {"classes": data.classes, "clients": clients})
 
 
 def finish(

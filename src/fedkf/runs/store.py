@@ -16,7 +16,8 @@ import yaml
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer, Record
 from fedkf.core.payload import write_atomically
-from fedkf.runs.config import Config, parse, parse_yaml, refuse_changes, to_yaml
+from fedkf.runs.config import parse, parse_yaml, to_yaml
+from fedkf.runs.schema import Config
 
 _held: set[Path] = set()
 
@@ -33,27 +34,19 @@ class RunFolder:
 
     # -- who may write --------------------------------------------------------------------------
 
-    def claim(self, config: Config, resume: bool) -> None:
+    def claim(self, resume: bool) -> None:
         """Take the folder for this process, or say why it cannot be had."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            existing = self.config()
-        except NotADirectoryError:
+        except (NotADirectoryError, FileExistsError):
             raise UserError(f"{self.path} is not a folder") from None
-        except FileExistsError:
-            raise UserError(f"{self.path} is a file, not a folder") from None
-        try:
-            if existing is not None:
-                if not resume:
-                    raise UserError(
-                        f"{self.path} already holds a run; add --resume to continue it or choose "
-                        "another folder with --out"
-                    )
-                refuse_changes(existing, config)
-        except BaseException:
+        if (self / "config.yaml").exists() and not resume:
             self.release()
-            raise
+            raise UserError(
+                f"{self.path} already holds a run; add --resume to continue it or choose "
+                "another folder with --out"
+            )
 
     def _take_lock(self) -> None:
         # A POSIX lock: it dies with its process, and forked workers do not inherit it.

@@ -1,0 +1,83 @@
+"""Samples from torch Datasets: one per client, or one for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedkf.core.errors import UserError
+from fedkf.data.sources import Source, check
+
+
+def from_object(
+    given: Any, where: str = "clients", class_names: Sequence[str] | None = None
+) -> Source:
+    """A Dataset, a mapping from client names to Datasets, or a function that returns either."""
+    if callable(given) and not isinstance(given, Mapping) and not hasattr(given, "__getitem__"):
+        try:
+            given = given()
+        except Exception as error:
+            raise UserError(f"{where} raised {type(error).__name__}: {error}") from error
+    if not isinstance(given, Mapping):
+        inputs, labels, names = arrays_of(given, where)
+        return check(where, inputs, labels, class_names or names)
+    if not given:
+        raise UserError(f"{where} holds no clients")
+    parts = {str(name): arrays_of(data, f"{where}[{name!r}]") for name, data in given.items()}
+    shapes = {inputs.shape[1:] for inputs, _, _ in parts.values()}
+    if len(shapes) > 1:
+        raise UserError(f"{where}: samples differ in shape between clients: {sorted(shapes)}")
+    orders = [names for _, _, names in parts.values() if names]
+    if any(names != orders[0] for names in orders) and class_names is None:
+        raise UserError(f"{where}: clients name their classes differently; set data.class_names")
+    source = check(
+        where,
+        np.concatenate([inputs for inputs, _, _ in parts.values()]),
+        np.concatenate([labels for _, labels, _ in parts.values()]),
+        class_names or (orders[0] if orders else None),
+    )
+    owners = np.repeat(np.arange(len(parts)), [len(labels) for _, labels, _ in parts.values()])
+    return replace(source, owners=owners, owner_names=list(parts))
+
+
+def arrays_of(data: Any, where: str) -> tuple[np.ndarray[Any, Any], Any, list[str] | None]:
+    """All samples and labels of a Dataset, and its classes' names if it has them."""
+    try:
+        count = len(data)
+    except TypeError:
+        raise UserError(
+            f"{where} is a {type(data).__name__}, not a Dataset with a length"
+        ) from None
+    if count == 0:
+        raise UserError(f"{where} holds no samples")
+    inputs, labels = [], []
+    for index in range(count):
+        try:
+            x, y = data[index]
+        except Exception as error:
+            raise UserError(
+                f"{where}: sample {index} could not be read as an (input, label) pair "
+                f"({type(error).__name__}: {error})"
+            ) from error
+        inputs.append(as_array(x, where))
+        labels.append(int(y) if not isinstance(y, str) else y)
+    if len({x.shape for x in inputs}) > 1:
+        shapes = sorted({x.shape for x in inputs})[:2]
+        raise UserError(f"{where}: samples differ in shape, such as {shapes[0]} and {shapes[1]}")
+    names = getattr(data, "classes", None)
+    return np.stack(inputs), np.array(labels), [str(n) for n in names] if names else None
+
+
+def as_array(x: Any, where: str) -> np.ndarray[Any, Any]:
+    if isinstance(x, torch.Tensor):
+        return x.detach().cpu().numpy()
+    if isinstance(x, np.ndarray):
+        return x
+    raise UserError(
+        f"{where}: samples are {type(x).__name__}; they must be tensors or arrays (images as "
+        "C×H×W in [0, 1])"
+    )

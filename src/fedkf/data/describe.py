@@ -1,0 +1,79 @@
+"""How different the clients' data are, in numbers and in warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkf.data.federated import FederatedData
+
+FEW_TESTS = 10
+
+
+def describe(data: FederatedData) -> dict[str, Any]:
+    """Per-client sizes and class counts, and heterogeneity in two numbers.
+
+    `total_variation` is the mean distance of a client's label distribution from the pooled one: 0
+    if all are alike, near 1 if nobody shares a class. `effective_classes` is exp(entropy) of a
+    client's labels: how many equally large classes would be as varied.
+    """
+    counts = np.array([data.class_counts(k) for k in range(len(data.names))])
+    shares = counts / counts.sum(1, keepdims=True)
+    pooled = counts.sum(0) / counts.sum()
+    distance = 0.5 * np.abs(shares - pooled).sum(1)
+    logs = np.log(shares, where=shares > 0, out=np.zeros_like(shares))
+    effective = np.exp(-(shares * logs).sum(1))
+    clients = [
+        {
+            "id": k,
+            "name": name,
+            "train": data.sizes[k],
+            "test": data.test_sizes[k],
+            "classes": counts[k].tolist(),
+            "total_variation": round(float(distance[k]), 4),
+            "effective_classes": round(float(effective[k]), 3),
+        }
+        for k, name in enumerate(data.names)
+    ]
+    return {
+        "classes": data.classes,
+        "class_names": data.class_names,
+        "total_variation": round(float(distance.mean()), 4),
+        "effective_classes": round(float(effective.mean()), 3),
+        "clients": clients,
+    }
+
+
+def untested(about: dict[str, Any]) -> list[str]:
+    """Clients whose accuracy cannot be told."""
+    none = [c["name"] for c in about["clients"] if c["test"] == 0]
+    return [f"{listed(none)}: no test samples, left out of AMP, FM and WLP"] if none else []
+
+
+def warnings(about: dict[str, Any]) -> list[str]:
+    """What a practitioner would want to know before training."""
+    told = untested(about)
+    clients = about["clients"]
+    few = [c["name"] for c in clients if 0 < c["test"] < FEW_TESTS]
+    if few:
+        told.append(f"{listed(few)}: under {FEW_TESTS} test samples, which makes WLP and FM noisy")
+    counts = np.array([c["classes"] for c in clients])
+    for index, name in enumerate(about["class_names"]):
+        holders = np.flatnonzero(counts[:, index])
+        if len(holders) == 0:
+            told.append(f"class {name}: nobody holds it")
+        elif len(holders) == 1 and len(clients) > 1:
+            told.append(f"class {name}: only {clients[holders[0]]['name']} holds it")
+    sizes = [c["train"] for c in clients]
+    if max(sizes) > 20 * min(sizes):
+        told.append(
+            f"sizes go from {min(sizes)} to {max(sizes)} training samples: the largest clients "
+            "dominate the average"
+        )
+    return told
+
+
+def listed(names: list[str], most: int = 5) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,0 +1,149 @@
+"""Samples from a folder of images: CLASS/image, or CLIENT/CLASS/image.
+
+Images are decoded once, in parallel, into a memory-mapped array in the cache. The array is keyed by
+what the files hold; a second index by names, sizes and times of change spares reading them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.payload import write_atomically
+from fedkf.data.sources import Say, Source, check, find
+
+ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
+VERSION = 1
+
+
+def folder(
+    path: str, class_names: Sequence[str] | None, image_size: int | None, say: Say
+) -> Source:
+    """The images below a folder; client folders, where there are any, own what is in them."""
+    root = find(path, folder=True)
+    files = sorted(p for p in root.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
+    files = [
+        p for p in files if not any(part.startswith(".") for part in p.relative_to(root).parts)
+    ]
+    where = f"data.path: {root}"
+    if not files:
+        raise UserError(f"{where} holds no images ({', '.join(sorted(ENDINGS))}) in class folders")
+    depths = {len(p.relative_to(root).parts) for p in files}
+    if depths not in ({2}, {3}):
+        odd = next(
+            p for p in files if len(p.relative_to(root).parts) not in (2, 3) or len(depths) > 1
+        )
+        raise UserError(
+            f"{where}: images must lie in CLASS/image or CLIENT/CLASS/image, all alike; "
+            f"{odd.relative_to(root)} does not"
+        )
+    images = decoded(root, files, image_size, say)
+    labels = np.array([p.parent.name for p in files])
+    source = check(where, images.transpose(0, 3, 1, 2), labels, class_names)
+    if depths == {2}:
+        return source
+    names, owners = np.unique([p.parent.parent.name for p in files], return_inverse=True)
+    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+
+
+def cache_folder() -> Path:
+    """FEDKF_CACHE, or `fedkf` in the user's cache."""
+    if given := os.environ.get("FEDKF_CACHE"):
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "fedkf"
+
+
+def decoded(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:
+    """The images as an array N×H×W×C of uint8, from the cache if they are in it."""
+    stats = [(str(p.relative_to(root)), (s := p.stat()).st_size, s.st_mtime_ns) for p in files]
+    quick = digest([VERSION, size, str(root.resolve()), stats])
+    cache = cache_folder()
+    index = cache / "index" / f"{quick}.json"
+    if index.exists():
+        array = cache / f"{json.loads(index.read_text())}.npy"
+        if array.exists():
+            return np.load(array, mmap_mode="r")  # type: ignore[no-any-return]
+    contents = [hashlib.sha256(p.read_bytes()).hexdigest() for p in files]
+    key = digest([VERSION, size, contents])
+    array = cache / f"{key}.npy"
+    try:
+        (cache / "index").mkdir(parents=True, exist_ok=True)
+        if not array.exists():
+            buffer = io.BytesIO()
+            np.save(buffer, decode(root, files, size, say))
+            write_atomically(array, buffer.getvalue())
+        write_atomically(index, json.dumps(key).encode())
+    except OSError as error:
+        raise FedkfError(f"cannot write the cache {cache}: {error.strerror or error}") from error
+    return np.load(array, mmap_mode="r")  # type: ignore[no-any-return]
+
+
+def digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+
+def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:
+    """Decode in parallel (Pillow lets go of Python's lock), with a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        results = list(
+            track(
+                pool.map(lambda p: open_image(p, size), files),
+                description="decoding images",
+                total=len(files),
+                console=Console(stderr=True),
+                transient=True,
+                disable=len(files) < 100 or not Console(stderr=True).is_terminal,
+            )
+        )
+    broken = [p for p, image in zip(files, results, strict=True) if isinstance(image, str)]
+    if broken:
+        first = broken[0].relative_to(root)
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        reason = results[files.index(broken[0])]
+        raise UserError(f"data.path: {root}: {first} is not a readable image{more}: {reason}")
+    images: list[np.ndarray[Any, Any]] = [r for r in results if not isinstance(r, str)]
+    sizes = sorted({image.shape[:2] for image in images})
+    if len(sizes) > 1:
+        (a, b), (c, d) = sizes[0], sizes[-1]
+        raise UserError(
+            f"data.path: {root}: images differ in size, from {a}×{b} to {c}×{d}; "
+            "set data.image_size to resize them all"
+        )
+    if any(image.shape[2] == 3 for image in images):  # one in colour: all in colour
+        images = [np.repeat(i, 3, axis=2) if i.shape[2] == 1 else i for i in images]
+    say(f"decoded {len(images)} images of {root}")
+    return np.stack(images)
+
+
+def open_image(path: Path, size: int | None) -> np.ndarray[Any, Any] | str:
+    """H×W×1 for grey images, H×W×3 for all others; or why it cannot be read."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as file:
+            image: Image.Image = file
+            image.load()
+            if image.mode.startswith("I") or image.mode == "F":  # 16 bits a pixel, scaled to 8
+                values = np.asarray(image).astype(np.float64) / 257
+                image = Image.fromarray(values.clip(0, 255).round().astype(np.uint8))
+            image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+            if size is not None and image.size != (size, size):
+                image = image.resize((size, size), Image.Resampling.BILINEAR)
+            pixels = np.asarray(image)
+            return pixels[..., None] if pixels.ndim == 2 else pixels
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

@@ -1,0 +1,69 @@
+"""Trial passes that find a model's mistakes before any training starts."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fedkf.core.errors import UserError
+from fedkf.models.features import features_and_logits
+
+
+def check_model(model: nn.Module, shape: tuple[int, ...], classes: int, features: bool) -> None:
+    """One forward and one backward pass over two random inputs, or a sentence that says why not."""
+    name, x = type(model).__name__, torch.rand(2, *shape)
+    before = x.clone()
+    model.train()
+    try:
+        logits = model(x)
+    except Exception as error:
+        raise UserError(
+            f"model.name: {name} cannot take a batch of shape {[2, *shape]} "
+            f"({type(error).__name__}: {one_line(error)})"
+        ) from error
+    if not isinstance(logits, torch.Tensor) or logits.shape != (2, classes):
+        got = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise UserError(
+            f"model.name: {name} returns {got} for two inputs; it must return one number for "
+            f"each of the {classes} classes, [2, {classes}]"
+        )
+    if not torch.equal(x, before):
+        raise UserError(
+            f"model.name: {name} changes its input in place; work on a copy (x = x.clone())"
+        )
+    if not any(p.requires_grad for p in model.parameters()):
+        raise UserError(f"model.name: {name} has no parameters to train")
+    try:
+        if features:
+            x.requires_grad_()
+            found, logits = features_and_logits(model, x)
+            (found.abs().sum() + logits.sum()).backward()
+        else:
+            logits.sum().backward()
+    except RuntimeError as error:
+        raise UserError(
+            f"model.name: no gradient passes through {name} ({one_line(error)}); in-place "
+            "operations are the usual cause"
+        ) from error
+    model.zero_grad(set_to_none=True)
+
+
+def check_generator(generator: nn.Module, noise: int, shape: tuple[int, ...]) -> None:
+    """Two inputs from noise, of the data's shape."""
+    name = type(generator).__name__
+    try:
+        made = generator.train()(torch.randn(2, noise))
+    except Exception as error:
+        raise UserError(
+            f"generator.name: {name} cannot take noise of shape {[2, noise]} "
+            f"({type(error).__name__}: {one_line(error)})"
+        ) from error
+    if made.shape != (2, *shape):
+        raise UserError(
+            f"generator.name: {name} makes {list(made.shape)} of noise for two inputs; the data "
+            f"has {[2, *shape]}"
+        )
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

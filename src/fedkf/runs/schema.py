@@ -1,0 +1,166 @@
+"""The keys of the configuration, with their defaults, limits and documentation."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+Fidelity = Literal["text", "released"]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, strict about types, no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Data(Section):
+    """The samples and how they are divided over clients."""
+
+    source: str = Field(
+        "digits", description="digits (embedded), npz, folder or package.module:object"
+    )
+    path: str | None = Field(None, description="file or folder, also looked for in FEDKF_DATA")
+    limit: Count | None = Field(None, description="at most so many samples of each class")
+    image_size: Count | None = Field(None, description="resize images to this many pixels square")
+    mean: list[Finite] | None = Field(
+        None, description="normalisation, a number or one per channel; images 0.5, else 0"
+    )
+    std: list[Positive] | None = Field(
+        None, description="normalisation, a number or one per channel; images 0.5, else 1"
+    )
+    class_names: list[str] | None = Field(None, description="in the order of the labels")
+    partition: Partition | None = Field(
+        None, description="iid, dirichlet, dirichlet-balanced, classes, quantity or natural"
+    )
+    alpha: Positive = Field(0.1, description="concentration of the Dirichlet; smaller is harder")
+    clients: Count = Field(20, description="K, the number of clients")
+    classes_per_client: Count = Field(2, description="for the partition `classes`")
+    shift: list[Literal["rotate", "noise", "contrast"]] = Field(
+        [], description="what differs between clients beside labels: rotate, noise, contrast"
+    )
+    shift_strength: Fraction = Field(0.5, description="of the shift, up to 1")
+    min_samples: Count = Field(1, description="a client with fewer takes from the largest one")
+    train_fraction: Fraction = Field(0.8, description="of each client's samples; the rest tests")
+    seed: Seed = Field(0, description="of the partition and the split")
+
+    @field_validator("mean", "std", mode="before")
+    @classmethod
+    def _one_number(cls, value: Any) -> Any:
+        return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class Model(Section):
+    """The classifier that is learned."""
+
+    name: str = Field("lenet5", description="lenet5, resnet8, mlp or package.module:factory")
+
+
+class AlgorithmChoice(BaseModel):
+    """The algorithm and its own hyperparameters, which its class checks."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    name: str = Field("fedkf", description="`fedkf algorithms` lists the names")
+
+
+class FederationSettings(Section):
+    """Rounds, participation and local training."""
+
+    rounds: Count = Field(100, description="T, the number of rounds")
+    fraction: Fraction = Field(0.2, description="C, the share of clients active in a round")
+    local_epochs: Count = Field(10, description="E, epochs of local training in a round")
+    steps: Literal["own", "equal"] | Count = Field(
+        "own", description="steps per local epoch: own batches, equal for all clients, or a number"
+    )
+    batch_size: Count = Field(64, description="B, local batch size")
+    lr: Positive = Field(0.01, description="η, learning rate of the local model")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of local SGD")
+    weight_decay: NotNegative = Field(0.0, description="of local SGD")
+    seed: Seed = Field(0, description="of initial weights, selection, batches and noise")
+    evaluate_every: Count = Field(1, description="rounds; the last one is always evaluated")
+    min_clients: Count = Field(1, description="usable uploads that a round needs")
+
+
+class Overall(Section):
+    """T1, the mean over every client's latest model."""
+
+    scope: Literal["all", "seen"] = Field(
+        "all", description="all (clients not seen yet stand in with w⁰) or seen"
+    )
+
+
+class Generator(Section):
+    """The generator of algorithms that have one; accepted and unused by the others."""
+
+    name: str = Field("dcgan", description="dcgan, released, mlp or package.module:factory")
+    width: Count = Field(128, description="channels: width, width, width/2")
+    noise: Count = Field(100, description="length of the noise vector")
+    lr: Positive = Field(0.001, description="β, learning rate of its Adam")
+
+
+class EngineSettings(Section):
+    """Where the clients' work is done; has no influence on results."""
+
+    name: Literal["local"] = Field("local", description="local: worker processes on this machine")
+    workers: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="processes; none means one a core, 0 everything in this process"
+    )
+    threads: Count = Field(1, description="of PyTorch in each process; results depend on it")
+    device: str = Field("cpu", description="cpu, cuda or cuda:N")
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: str) -> str:
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
+            raise ValueError("must be cpu, cuda or cuda:N")
+        return value
+
+
+class Output(Section):
+    """What is written where."""
+
+    dir: str | None = Field(None, description="the run's folder")
+    checkpoint_every: Count = Field(1, description="rounds between two checkpoints")
+
+
+class Config(Section):
+    """A whole experiment."""
+
+    fidelity: Fidelity = Field(
+        "text", description="follow the paper's text, or its authors' released program"
+    )
+    data: Data = Data()
+    model: Model = Model()
+    algorithm: AlgorithmChoice = AlgorithmChoice()
+    federation: FederationSettings = FederationSettings()
+    overall: Overall = Overall()
+    generator: Generator = Generator()
+    engine: EngineSettings = EngineSettings()
+    output: Output = Output()
+
+
+FIDELITY: dict[str, dict[str, dict[str, Any]]] = {
+    "text": {
+        "federation": {"steps": "own"},
+        "overall": {"scope": "all"},
+        "generator": {"name": "dcgan"},
+    },
+    "released": {
+        "federation": {"steps": "equal"},
+        "overall": {"scope": "seen"},
+        "generator": {"name": "released"},
+    },
+}
+"""Where the paper's text and its authors' program differ; algorithms add their own options."""
+
+FIDELITY_PARTITION: dict[str, Partition] = {"text": "dirichlet", "released": "dirichlet-balanced"}
+"""The partition of a source that does not come with clients of its own."""

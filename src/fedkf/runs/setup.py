@@ -1,0 +1,188 @@
+"""The parts of an experiment, made from its configuration: data, task, algorithm."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedkf import algorithms, models
+from fedkf.core.algorithm import Algorithm
+from fedkf.core.errors import UserError
+from fedkf.core.random import GlobalStream, Streams
+from fedkf.core.task import Task, Training
+from fedkf.data import sources
+from fedkf.data.federated import FederatedData, Preparation, federate
+from fedkf.data.partition import Division, partition
+from fedkf.data.sources import Say, Source
+from fedkf.models.check import check_generator, check_model
+from fedkf.runs.schema import FIDELITY_PARTITION, Config
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def load_source(config: Config, say: Say = lambda text: None) -> Source:
+    """The samples that a configuration names."""
+    settings = config.data
+    source = sources.load(
+        settings.source, settings.path, settings.class_names, settings.image_size, say
+    )
+    if settings.limit is not None:
+        random = Streams(settings.seed).numpy_generator("limit")
+        source = sources.limit_per_class(source, settings.limit, random)
+    return source
+
+
+def settle(config: Config, source: Source) -> Config:
+    """The configuration with everything spelled out that depends on the data."""
+    data, generator = config.data, config.generator
+    middle = (0.5, 0.5) if source.images else (0.0, 1.0)
+    owned = source.owners is not None
+    division = data.partition or ("natural" if owned else FIDELITY_PARTITION[config.fidelity])
+    settled: dict[str, Any] = {
+        "mean": data.mean if data.mean is not None else [middle[0]],
+        "std": data.std if data.std is not None else [middle[1]],
+        "class_names": source.class_names,
+        "partition": division,
+        "clients": len(source.owner_names) if division == "natural" and owned else data.clients,
+    }
+    channels = source.inputs.shape[1]
+    for key in ("mean", "std"):
+        if len(settled[key]) not in (1, channels):
+            what = "the images have {} channels" if source.images else "inputs start with {}"
+            raise UserError(
+                f"data.{key} has {len(settled[key])} numbers but {what.format(channels)}"
+            )
+    if not source.images and config.model.name in models.FOR_IMAGES:
+        shape = list(source.inputs.shape[1:])
+        raise UserError(
+            f"model.name: {config.model.name} takes images, but inputs have shape {shape}; "
+            "mlp or a model of your own takes any"
+        )
+    update: dict[str, Any] = {"data": data.model_copy(update=settled)}
+    if not source.images and generator.name in models.FOR_IMAGES:
+        update["generator"] = generator.model_copy(update={"name": "mlp"})
+    return config.model_copy(update=update)
+
+
+def make_data(config: Config, source: Source) -> FederatedData:
+    """The clients' data; the configuration is a settled one."""
+    settings = config.data
+    streams = Streams(settings.seed)
+    assert settings.partition is not None
+    assert settings.mean is not None
+    assert settings.std is not None
+    how = Division(
+        settings.partition,
+        settings.clients,
+        settings.alpha,
+        settings.classes_per_client,
+        settings.min_samples,
+    )
+    random = streams.numpy_generator("partition")
+    prepare = Preparation(
+        settings.mean,
+        settings.std,
+        settings.image_size,
+        settings.train_fraction,
+        settings.shift,
+        settings.shift_strength,
+    )
+    return federate(source, partition(how, source.labels, random, source.owners), prepare, streams)
+
+
+def make_algorithm(config: Config) -> Algorithm:
+    options = config.algorithm.model_dump(exclude={"name"})
+    return algorithms.get(config.algorithm.name).create(options)
+
+
+def model_factory(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+    factory: Callable[..., nn.Module] | None = None,
+) -> Callable[[], nn.Module]:
+    """A function that builds the configuration's model, or the one of a factory given instead."""
+    make = factory or models.find("model.name", config.model.name, models.MODELS)
+    offered = {"shape": shape, "classes": classes, "num_classes": classes}
+    return partial(models.build, "model.name", make, offered)
+
+
+def make_task(
+    config: Config,
+    data: FederatedData,
+    algorithm: Algorithm,
+    factory: Callable[..., nn.Module] | None = None,
+) -> Task:
+    """The learning task that a settled configuration describes, tried out before it is used."""
+    settings, generator = config.federation, config.generator
+    steps: int | None = None
+    if settings.steps == "equal":
+        steps = max(1, len(data.labels) // (len(data.names) * settings.batch_size))
+    elif isinstance(settings.steps, int):
+        steps = settings.steps
+    offered = {
+        "shape": data.shape,
+        "noise": generator.noise,
+        "width": generator.width,
+        "mean": config.data.mean,
+        "std": config.data.std,
+    }
+    find = models.find("generator.name", generator.name, models.GENERATORS)
+    task = Task(
+        make_model=model_factory(config, data.shape, data.classes, factory),
+        shape=data.shape,
+        classes=data.classes,
+        training=Training(
+            local_epochs=settings.local_epochs,
+            steps_per_epoch=steps,
+            batch_size=settings.batch_size,
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        ),
+        streams=Streams(settings.seed),
+        make_generator=partial(models.build, "generator.name", find, offered),
+        noise=generator.noise,
+        generator_lr=generator.lr,
+        device=config.engine.device,
+    )
+    with GlobalStream(0, "cpu").active():
+        check_model(task.make_model(), data.shape, data.classes, algorithm.uses_generator)
+        if algorithm.uses_generator and task.make_generator is not None:
+            check_generator(task.make_generator(), generator.noise, data.shape)
+    return task
+
+
+def provenance(data: FederatedData) -> dict[str, Any]:
+    """What a stranger needs to know to repeat the run exactly."""
+    versions = {"python": platform.python_version()}
+    for package in ("fedkf", "torch", "numpy", "safetensors"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return {
+        "versions": versions,
+        "machine": {
+            "system": platform.system(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+        "revision": revision(),
+        "data_sha256": data.digest(),
+    }
+
+
+def revision() -> str | None:
+    """The code's git revision, where it is a checkout."""
+    with contextlib.suppress(OSError):
+        command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip() or None
+    return None
