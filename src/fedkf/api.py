@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedkf import algorithms
+from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.federation import Observer, Record
+from fedkf.data.datasets import from_object
 from fedkf.runs import config as configuration
 from fedkf.runs.experiment import Result, execute
+from fedkf.runs.schema import Config
+from fedkf.runs.setup import Objects
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +25,10 @@ def run(
     config: str | Path | Mapping[str, Any] | None = None,
     *,
     algorithm: str | Algorithm | None = None,
-    model: str | Callable[[], nn.Module] | None = None,
+    model: str | Callable[..., nn.Module] | None = None,
+    generator: str | Callable[..., nn.Module] | Mapping[str, Any] | None = None,
+    clients: int | Mapping[str, Any] | None = None,
+    dataset: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
     on_round: Callable[[Record], object] | None = None,
@@ -29,59 +36,114 @@ def run(
 ) -> Result:
     """Train, and return the history and the models.
 
-    `config` is a preset's name, a file or a dictionary. Any key of the configuration can be
-    overridden: `rounds=30` is `federation.rounds`, and `data={"seed": 1}` names a key's section.
-    Without `out` the run leaves no files behind.
+    `config` is a preset's name, a file or a dictionary. `model` and `generator` may be factories:
+    functions that return an nn.Module and take no argument, or `shape` and `classes` (a generator:
+    `shape` and `noise`). `clients` may map names to torch Datasets, one per site; `dataset` is one
+    Dataset to be divided. Their images are tensors C×H×W in [0, 1].
+
+    Any key of the configuration can be overridden: `rounds=30` is `federation.rounds`, and
+    `data={"seed": 1}` names a key's section. Without `out` the run leaves no files behind.
 
     >>> result = run("digits", algorithm="fedavg", rounds=1, workers=0)
     >>> sorted(result.models)
     ['aca', 'oca']
     """
+    source = None
+    if isinstance(clients, Mapping):
+        source = from_object(clients)
+    elif dataset is not None:
+        source = from_object(dataset, "dataset")
+    if source is not None and config is None:
+        config = {}
+    check_types(algorithm, model, generator, on_round)
     if isinstance(config, Mapping):
         content = {str(k): v for k, v in config.items()}
     else:
         content, _ = configuration.read(config)
-    chosen = content.get("algorithm") or {}
     if algorithm is None:
-        algorithm = str(chosen.get("name", "fedkf"))
+        chosen = content.get("algorithm") or {}
+        named = chosen.get("name", "fedkf") if isinstance(chosen, Mapping) else chosen
+        algorithm = str(overrides.pop("algorithm.name", named))
     kind = algorithms.get(algorithm) if isinstance(algorithm, str) else type(algorithm)
     flat: dict[str, Any] = {}
     for key, value in overrides.items():
         if isinstance(value, Mapping):
             flat |= {f"{key}.{name}": item for name, item in value.items()}
         else:
-            flat[full_key(key, kind)] = value
+            flat[full_key(key, kind)] = plain(value)
     if isinstance(algorithm, str):
         flat["algorithm.name"] = algorithm
     else:
         flat["algorithm.name"] = algorithms.name_of(kind)
-        flat |= {f"algorithm.{key}": getattr(algorithm, key) for key in kind.options()}
-    if isinstance(model, str):
-        flat["model.name"] = model
+        flat |= {f"algorithm.{key}": getattr(algorithm, key) for key in algorithm.given}
+    if isinstance(generator, Mapping):
+        flat |= {f"generator.{key}": value for key, value in generator.items()}
+        generator = None
+    for key, value in (("model.name", model), ("generator.name", generator)):
+        if value is not None:
+            flat[key] = value if isinstance(value, str) else models.name_of(value)
+    if isinstance(clients, int):
+        flat["data.clients"] = clients
+    if source is not None:
+        flat["data.source"] = "python"
+    resolved = configuration.resolve(content, flat, kind)
+    folder = out if out is not None else resolved.output.dir
     return execute(
-        configuration.resolve(content, flat, kind),
-        Path(out) if out is not None else None,
+        resolved,
+        Path(folder) if folder is not None else None,
         resume,
-        [OnRound(on_round)] if on_round else [],
-        algorithm=algorithm if isinstance(algorithm, Algorithm) else None,
-        make_model=model if callable(model) else None,
+        [OnRound(on_round)],
+        given=Objects(
+            kind.create(resolved.algorithm.model_dump(exclude={"name"})),
+            model if callable(model) else None,
+            generator if callable(generator) else None,
+            source,
+        ),
     )
 
 
 class OnRound(Observer):
-    """Calls a function with every finished round."""
+    """Warns of refused uploads, and calls the user's function with every finished round."""
 
-    def __init__(self, function: Callable[[Record], object]) -> None:
+    def __init__(self, function: Callable[[Record], object] | None) -> None:
         self.function = function
 
     def round_finished(self, record: Record) -> None:
-        self.function(record)
+        for refusal in record["refused"]:
+            text = f"round {record['round']}: client {refusal['client']} was left out"
+            warnings.warn(f"{text}: {refusal['reason']}", stacklevel=2)
+        if self.function:
+            self.function(record)
+
+
+def check_types(algorithm: Any, model: Any, generator: Any, on_round: Any) -> None:
+    """Refuse what cannot be meant, with what would be."""
+    from torch import nn
+
+    if isinstance(algorithm, type):
+        raise UserError(f"algorithm is a class; give an object, {algorithm.__name__}()")
+    if algorithm is not None and not isinstance(algorithm, str | Algorithm):
+        raise UserError(f"algorithm is {algorithm!r}; it must be a name or an Algorithm")
+    for key, value in (("model", model), ("generator", generator)):
+        if isinstance(value, nn.Module):
+            raise UserError(f"{key} is a module; give a function that builds one: lambda: …")
+    if on_round is not None and not callable(on_round):
+        raise UserError(f"on_round is {on_round!r}; it must be a function of a round's record")
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers and paths as a configuration has them."""
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
 
 
 def full_key(key: str, algorithm: type[Algorithm]) -> str:
     """`rounds` → `federation.rounds`; where several sections have a key, federation's is meant."""
     if "." in key or key == "fidelity":
         return key
+    if key in Config.model_fields:
+        raise UserError(f"{key} is a section; write {key}={{…}} with its keys")
     valid = configuration.all_keys() + [f"algorithm.{name}" for name in algorithm.options()]
     matches = [full for full in valid if full.endswith(f".{key}")]
     if f"federation.{key}" in matches:

@@ -172,11 +172,6 @@ def test_generator_and_adam_persist_across_rounds_and_never_leave(settings: Sett
     assert again == {first.steps + second.steps}
 
 
-def test_every_client_starts_from_the_same_generator(settings: Settings) -> None:
-    first, second = (make_client(settings, 1).task.initial_generator for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
 def test_fidelity_sets_every_option_and_explicit_values_win(settings: Settings) -> None:
     text, released = (resolve(settings, {"fidelity": f}) for f in ("text", "released"))
     assert text.algorithm.model_dump() == {

@@ -216,19 +216,20 @@ def test_algorithms_are_measured(cli: CLI) -> None:
     assert "fedkf-" in shown
 
 
-def test_a_full_disk_gives_one_sentence_and_exit_code_1(
+def test_a_disk_that_refuses_gives_one_sentence_and_exit_code_1_and_loses_nothing(
     cli: CLI, config: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "rounds.jsonl").symlink_to("/dev/full")
-    code, _, err = cli("run", config, "--out", tmp_path / "run", "--quiet")
-    assert code in (0, 1)  # a stale file is replaced before the first round
-    (tmp_path / "run2").mkdir()
-    (tmp_path / "run2" / f".config.yaml.{os.getpid()}.tmp").symlink_to("/dev/full")
-    code, _, err = cli("run", config, "--out", tmp_path / "run2", "--quiet")
-    assert code == 1
-    assert "the disk is full" in err
+    (tmp_path / "run" / "models").write_text("in the way")
+    code, out, err = cli("run", config, "--out", tmp_path / "run", "--quiet")
+    assert (code, out) == (1, "")
+    assert f"cannot write {tmp_path / 'run' / 'models'}" in err
     assert err.count("\n") == 1
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "failed"
+    (tmp_path / "run" / "models").unlink()
+    assert cli("run", config, "--out", tmp_path / "run", "--quiet", "--resume").code == 0
+    assert cli("run", config, "--out", tmp_path / "whole", "--quiet").code == 0
+    assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")
 
 
 def test_images_and_labels_of_the_users_own(cli: CLI, tmp_path: Path) -> None:

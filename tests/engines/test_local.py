@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from fedkf.core.payload import Payload
 from fedkf.core.server import TooFewUploads
 from fedkf.runs.config import resolve
 from fedkf.runs.experiment import execute
+from fedkf.runs.setup import Objects
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Dying(Remembering):
 
 def run(settings: Settings, algorithm: fedkf.Algorithm, folder: Path, said: list[str]) -> Any:
     config = resolve({**settings, "algorithm": {"name": "fedavg"}}, {"engine.workers": 2})
-    return execute(config, folder, algorithm=algorithm, say=said.append)
+    return execute(config, folder, given=Objects(algorithm), say=said.append)
 
 
 def test_a_worker_that_dies_is_replaced_and_the_result_is_the_same(
@@ -152,7 +152,7 @@ def test_an_unusable_upload_is_refused_and_named_and_its_state_is_dropped(
     settings["federation"]["fraction"] = 1.0
     config = resolve({**settings, "algorithm": {"name": "fedavg"}}, {"engine.workers": 1})
     watcher = Counting(tmp_path)
-    result = execute(config, tmp_path, algorithm=Spoiling(how=how), observers=[watcher])
+    result = execute(config, tmp_path, given=Objects(Spoiling(how=how)), observers=[watcher])
     first, second, third = result.history
     assert first["refused"] == third["refused"] == []
     assert [r["client"] for r in second["refused"]] == [1]
@@ -169,10 +169,10 @@ def test_if_all_are_refused_the_run_stops_and_can_be_resumed(
 ) -> None:
     config = resolve({**settings, "algorithm": {"name": "fedavg"}}, {"engine.workers": 1})
     with pytest.raises(TooFewUploads, match="round 2 has 0 usable uploads of 3") as caught:
-        execute(config, tmp_path / "a", algorithm=Spoiling(how="nan", everyone=True))
+        execute(config, tmp_path / "a", given=Objects(Spoiling(how="nan", everyone=True)))
     assert caught.value.exit_code == 1
-    execute(config, tmp_path / "a", resume=True, algorithm=Remembering())
-    execute(config, tmp_path / "b", algorithm=Remembering())
+    execute(config, tmp_path / "a", resume=True, given=Objects(Remembering()))
+    execute(config, tmp_path / "b", given=Objects(Remembering()))
     assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
 
 
@@ -180,7 +180,7 @@ def test_a_round_needs_min_clients(settings: Settings, tmp_path: Path) -> None:
     settings["federation"].update(fraction=1.0, min_clients=6)
     config = resolve({**settings, "algorithm": {"name": "fedavg"}})
     with pytest.raises(TooFewUploads, match="5 usable uploads of 6, and 6 are needed"):
-        execute(config, tmp_path, algorithm=Spoiling(how="nan"))
+        execute(config, tmp_path, given=Objects(Spoiling(how="nan")))
 
 
 def test_min_clients_beyond_the_active_ones_is_refused(settings: Settings) -> None:
@@ -191,7 +191,7 @@ def test_min_clients_beyond_the_active_ones_is_refused(settings: Settings) -> No
 def test_without_workers_an_error_names_client_and_stage(settings: Settings) -> None:
     config = resolve({**settings, "algorithm": {"name": "fedavg"}})
     with pytest.raises(FedkfError, match=r"client \d, local_update in round 2: RuntimeError") as e:
-        execute(config, algorithm=Spoiling(how="raises", everyone=True))
+        execute(config, given=Objects(Spoiling(how="raises", everyone=True)))
     assert isinstance(e.value.__cause__, RuntimeError)
 
 
@@ -218,7 +218,6 @@ def test_workers_are_gone_after_the_run_and_threads_are_as_before(settings: Sett
     import multiprocessing
 
     torch.set_num_threads(2)
-    with contextlib.suppress(FedkfError):
-        fedkf.run(settings, workers=2)
+    fedkf.run(settings, workers=2)
     assert not [p for p in multiprocessing.active_children() if p.name.startswith("fedkf-")]
     assert torch.get_num_threads() == 2

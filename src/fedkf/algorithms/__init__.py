@@ -18,7 +18,7 @@ def _registry() -> dict[str, type[Algorithm]]:
     found: dict[str, type[Algorithm]] = {}
     for module in pkgutil.iter_modules(__path__):
         for value in vars(importlib.import_module(f"{__name__}.{module.name}")).values():
-            if isinstance(value, type) and issubclass(value, Algorithm) and value.name:
+            if isinstance(value, type) and issubclass(value, Algorithm) and vars(value).get("name"):
                 found[value.name] = value
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -54,7 +55,7 @@ def main() -> None:
         app()
     except FedkfError as error:
         if debug:
-            raise
+            traceback.print_exc()
         err.print(f"fedkf: {error}", markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
@@ -62,11 +63,9 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         if debug:
-            raise
-        name = type(error).__name__
-        err.print(
-            f"fedkf: unexpected {name}: {error} (--debug shows where)", markup=False, soft_wrap=True
-        )
+            traceback.print_exc()
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        err.print(f"fedkf: unexpected {text} (--debug shows where)", markup=False, soft_wrap=True)
         sys.exit(1)
 
 
@@ -128,6 +127,10 @@ def run(
     from fedkf.cli.tables import results_table
 
     out.print(results_table({summary["algorithm"]: summary}))
+
+    from fedkf.cli.home import show_gain
+
+    show_gain(Path(folder))
     out.print(f"files: {folder}", soft_wrap=True)
 
 
@@ -168,3 +171,80 @@ def algorithms(
     from fedkf.cli.tables import algorithms_table
 
     out.print(algorithms_table(rows))
+
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
+ReadoutOption = Annotated[str, typer.Option(help="Which model: oca or aca.")]
+
+
+@app.command()
+def partition(
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    out_: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/<config>-partition]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print partition.json only.")] = False,
+) -> None:
+    """How the data is divided over clients: numbers, warnings and the bubble plot."""
+    from fedkf.runs import config as configuration
+
+    content, name = configuration.read(config)
+    settings = configuration.resolve(content, configuration.parse_set(set_ or []))
+
+    from fedkf.cli.home import show_partition
+
+    show_partition(settings, out_ or Path("runs") / f"{name}-partition", as_json)
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    data: Annotated[
+        Path | None, typer.Option(help="New data: an .npz file or a folder of images.")
+    ] = None,
+    mixtures: Annotated[
+        int, typer.Option(metavar="Q", help="Also on Q random mixtures of the clients.")
+    ] = 0,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Another run, such as `local`: gain per client."),
+    ] = None,
+    readout: ReadoutOption = "oca",
+    as_json: Annotated[bool, typer.Option("--json", help="As one object.")] = False,
+) -> None:
+    """What the trained model does for each client and each class."""
+    from fedkf.cli.home import show_evaluation
+
+    show_evaluation(run, data, mixtures, against, readout, as_json)
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    out_: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="[default: RUN/export]")
+    ] = None,
+    format_: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="safetensors, torch or onnx. [default: the first two]"),
+    ] = None,
+    readout: ReadoutOption = "oca",
+) -> None:
+    """Take the trained model home: weights and JSON, a torch.export program, ONNX."""
+    from fedkf.cli.home import export_model
+
+    export_model(run, out_ or run / "export", format_ or ["safetensors", "torch"], readout)
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files.")],
+    readout: ReadoutOption = "oca",
+    as_json: Annotated[bool, typer.Option("--json", help="As a list of objects.")] = False,
+) -> None:
+    """Classify images with a trained model."""
+    from fedkf.cli.home import show_predictions
+
+    show_predictions(run, images, readout, as_json)

@@ -29,7 +29,9 @@ def run_demo(folder: Path, workers: int | None, seed: int, quiet: bool) -> None:
         config = configuration.resolve(content, overrides)
         run = RunFolder(folder / name)
         run.clear()
-        summaries[title] = run_with_progress(config, run.path, False, quiet, title)
+        summaries[title] = run_with_progress(
+            config, run.path, False, quiet, title, advice="a new demo starts afresh"
+        )
         histories[title] = run.rounds()
         for readout, score in histories[title][-1]["readouts"].items():
             accuracies[f"{title} {readout.upper()}"] = score["accuracy"]

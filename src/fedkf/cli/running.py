@@ -23,6 +23,7 @@ def run_with_progress(
     quiet: bool,
     title: str = "",
     observers: Sequence[Observer] = (),
+    advice: str = "add --resume to go on",
 ) -> dict[str, Any]:
     """Run an experiment; its summary."""
     progress = make_progress(config.federation.rounds, title or config.algorithm.name, quiet, err)
@@ -31,9 +32,7 @@ def run_with_progress(
         with progress:
             result = execute(config, folder, resume, [progress, *observers], say=progress.say)
     except KeyboardInterrupt:
-        raise Stopped(
-            f"stopped; nothing that was finished is lost, add --resume to go on ({folder})"
-        ) from None
+        raise Stopped(f"stopped; nothing that was finished is lost, {advice} ({folder})") from None
     finally:
         signal.signal(signal.SIGTERM, previous)
     return result.summary

@@ -9,47 +9,47 @@ from rich import box
 from rich.table import Table
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+def table(title: str, *columns: str) -> Table:
+    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
-    return table
+        made.add_column(column, justify="left" if index == 0 else "right")
+    return made
 
 
 def results_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     """AMP, FM and WLP of every algorithm and readout."""
-    table = _table("", "algorithm", "readout", "AMP %", "FM", "WLP %")
+    made = table("", "algorithm", "readout", "AMP %", "FM", "WLP %")
     for name, summary in summaries.items():
         for readout, score in summary["readouts"].items():
             if score["amp"] is None:
-                table.add_row(name, readout.upper(), "no test data", "", "")
+                made.add_row(name, readout.upper(), "no test data", "", "")
                 continue
             numbers = (
                 f"{100 * score['amp']:.1f}",
                 f"{score['fm']:.4f}",
                 f"{100 * score['wlp']:.1f}",
             )
-            table.add_row(name, readout.upper(), *numbers)
-    return table
+            made.add_row(name, readout.upper(), *numbers)
+    return made
 
 
 def clients_table(
     partition: Mapping[str, Any], accuracies: Mapping[str, Sequence[float | None]]
 ) -> Table:
     """Accuracy of every client under each model."""
-    table = _table("accuracy of each client, %", "client", "train", "test", *accuracies)
+    made = table("accuracy of each client, %", "client", "train", "test", *accuracies)
     for k, client in enumerate(partition["clients"]):
         shown = [
             "–" if row[k] is None else f"{100 * row[k]:.1f}"  # type: ignore[operator]
             for row in accuracies.values()
         ]
-        table.add_row(client["name"], str(client["train"]), str(client["test"]), *shown)
-    return table
+        made.add_row(client["name"], str(client["train"]), str(client["test"]), *shown)
+    return made
 
 
 def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """What each algorithm needs, discloses and costs."""
-    table = _table(
+    made = table(
         "per round and client: bytes in models; per batch: passes forward/backward",
         "algorithm",
         "fair",
@@ -62,7 +62,7 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     )
     for row in rows:
         passes = row["passes"]
-        table.add_row(
+        made.add_row(
             row["name"],
             "yes" if row["fairness_aware"] else "no",
             "yes" if row["needs_proxy_data"] else "no",
@@ -72,4 +72,4 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             f"{passes['classifier_forward']:g}/{passes['classifier_backward']:g}",
             f"{passes['generator_forward']:g}/{passes['generator_backward']:g}",
         )
-    return table
+    return made

@@ -53,6 +53,12 @@ class Algorithm:
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Hyperparameters that `fidelity: text` and `fidelity: released` set."""
 
+    def __new__(cls, *args: Any, **options: Any) -> Algorithm:
+        self = super().__new__(cls)
+        names = (*list(cls.options())[: len(args)], *options)
+        object.__setattr__(self, "given", frozenset(names))
+        return self
+
     # -- on the server --------------------------------------------------------------------------
 
     def start(self, server: Server) -> State:
@@ -96,18 +102,26 @@ class Algorithm:
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
         """How many of the client's test samples each readout in `down` classifies correctly."""
-        counts: dict[str, int | float] = {"tested": len(client.data.test_labels)}
-        for name in down:
+        x, y = client.data.test_images, client.data.test_labels
+        counts: dict[str, int | float] = {"tested": len(y), **dict.fromkeys(down, 0)}
+        for name in down if len(y) else ():
             model = client.task.load("student", down[name]).eval()
-            hits = correct(model, client.data.test_images, client.data.test_labels)
-            counts[name] = int(hits.sum())
+            counts[name] = int(correct(model, x, y).sum())
         return Payload(monitoring=counts)
+
+    given: ClassVar[frozenset[str]] = frozenset()
+    """The hyperparameters that this object was given; the others are defaults."""
 
     # -- hyperparameters ------------------------------------------------------------------------
 
     @classmethod
     def options(cls) -> dict[str, Mapping[str, Any]]:
         """The hyperparameters by name, each with its default, documentation and limits."""
+        own = vars(cls).get("__annotations__", {})
+        known = {f.name for f in fields(cls)}
+        for name, kind in own.items():
+            if name not in known and "ClassVar" not in str(kind):
+                raise UserError(f"put @dataclass(frozen=True) above class {cls.__name__}")
         return {f.name: {"default": f.default, **f.metadata} for f in fields(cls)}
 
     @classmethod

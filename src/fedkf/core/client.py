@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fedkf.core.errors import UserError, disk_error
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.samples import Samples, TrainedGenerator
@@ -36,8 +37,8 @@ class ClientData:
 class Client:
     """One client during one step of an algorithm. Only what the step returns leaves it.
 
-    `state` is the client's private memory: None at first, then whatever it was set to in the last
-    round whose upload was accepted.
+    `state` is the client's private memory: None at first, then whatever it was set to (a new
+    Payload, not the old one changed) in the last round whose upload was accepted.
     """
 
     def __init__(
@@ -67,6 +68,9 @@ class Client:
         """The local model, set to `weights`, in training mode, with a new SGD optimizer."""
         training = self.task.training
         self.model = self.task.load("student", weights).train()
+        self._normalises_batches = any(
+            isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules()
+        )
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),
             lr=training.lr,
@@ -75,9 +79,19 @@ class Client:
         )
         return self.model
 
-    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The batches of this round's local epochs, from a stream that restarts every round."""
-        for index in batch_indices(self.size, self.task.training, self.random("batches")):
+    def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of this round's local epochs, from a stream that restarts every round.
+
+        Another purpose gives other batches, for algorithms that need several at a time.
+
+        Batch normalisation cannot train on a single sample: a model that has it passes over such a
+        batch, and a client with nothing else repeats its sample.
+        """
+        for index in batch_indices(self.size, self.task.training, self.random(purpose)):
+            if len(index) == 1 and self._normalises_batches:
+                if self.size > 1:
+                    continue
+                index = index.repeat(2)
             yield self.data.images[index], self.data.labels[index]
 
     def step(self, loss: Tensor) -> None:
@@ -101,9 +115,12 @@ class Client:
 
     # -- distillation ---------------------------------------------------------------------------
 
-    def teacher(self, weights: Weights) -> nn.Module:
-        """A second model, set to `weights`, fixed: in evaluation mode and without gradients."""
-        return self.task.load("teacher", weights).eval().requires_grad_(False)
+    def teacher(self, weights: Weights, role: str = "teacher") -> nn.Module:
+        """A second model, set to `weights`, fixed: in evaluation mode and without gradients.
+
+        Each role has a module of its own, for algorithms that need several.
+        """
+        return self.task.load(role, weights).eval().requires_grad_(False)
 
     def samples(self) -> Samples:
         """Where the inputs of distillation come from; continues from this client's state."""
@@ -113,8 +130,8 @@ class Client:
     def aside(self) -> Iterator[None]:
         """Passes through the local model that leave no trace but their gradients.
 
-        Running statistics stay as they are and dropout draws from a stream of its own, so that
-        training on the client's own data does not depend on what is done here.
+        Batch norm's running statistics stay as they are and dropout draws from a stream of its own,
+        so that training on the client's own data does not depend on what is done here.
         """
         tracking: list[Any] = [
             m for m in self.model.modules() if getattr(m, "track_running_stats", False)
@@ -187,18 +204,38 @@ class ClientHost:
         self.states, self.data = states, data
 
     def perform(self, call: Call, down: Payload) -> Reply:
+        """Run a step. What goes wrong in it is a StepFailed; our own disk's errors stop the run."""
         state = None if call.start is None else self.states.load(call.client, call.start)
-        client = Client(
-            call.client, call.round, self.data(call.client), self.task, self.streams, state
-        )
-        seed = self.streams.integer(f"global {call.step}", call.round, call.client)
-        with GlobalStream(seed, self.task.device).active():
-            upload: Payload = getattr(self.algorithm, call.step)(client, down)
-        refuse_undeclared(self.algorithm, upload)
+        try:
+            client = Client(
+                call.client, call.round, self.data(call.client), self.task, self.streams, state
+            )
+            seed = self.streams.integer(f"global {call.step}", call.round, call.client)
+            with GlobalStream(seed, self.task.device).active():
+                upload: Payload = getattr(self.algorithm, call.step)(client, down)
+            if not isinstance(upload, Payload):
+                kind = type(upload).__name__
+                raise TypeError(f"{call.step} returned {kind}, not a Payload")
+            refuse_undeclared(self.algorithm, upload)
+        except UserError:
+            raise
+        except Exception as error:
+            raise StepFailed(call, error) from error
         wrote = client.state is not None and client.state is not state
         if wrote and client.state is not None:
-            self.states.save(call.client, call.version, client.state)
+            try:
+                self.states.save(call.client, call.version, client.state)
+            except OSError as error:
+                raise disk_error(error, self.states.folder) or error from error
         return Reply(call, upload, wrote)
+
+
+class StepFailed(Exception):
+    """A client's step raised something."""
+
+    def __init__(self, call: Call, cause: Exception) -> None:
+        self.reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+        super().__init__(f"client {call.client}, {call.step} in round {call.round}: {self.reason}")
 
 
 class Undeclared(Exception):

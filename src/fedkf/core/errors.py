@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class FedkfError(Exception):
@@ -33,3 +36,21 @@ def nearest(given: str, valid: Iterable[str], listing: str = "") -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return listing or f"choose from {', '.join(words)}"
+
+
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+PLACE = {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+
+
+def disk_error(error: OSError, folder: Path) -> FedkfError | None:
+    """What the disk that holds `folder` refused, as a sentence; None for errors of other origin."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = shutil.disk_usage(folder).free if folder.exists() else 0
+        return FedkfError(
+            f"the disk is full ({free / 1e6:.0f} MB free in {folder}); free some space and "
+            "resume the run: nothing that was finished is lost"
+        )
+    ours = error.filename is not None and str(error.filename).startswith(str(folder))
+    if error.errno in DISK or (error.errno in PLACE and ours):
+        return FedkfError(f"cannot write {error.filename or folder}: {error.strerror}")
+    return None

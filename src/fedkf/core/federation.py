@@ -16,6 +16,8 @@ from fedkf.core.memory import Scope
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Counts, Engine, Server
 
+FINAL = "final-"
+
 Record = dict[str, Any]
 """One finished round, as it stands in rounds.jsonl."""
 
@@ -81,7 +83,8 @@ class Federation:
         self.schedule, self.ledger, self.checkpoint = schedule, ledger, checkpoint
         self.observers = observers
         self.done = 0
-        self.state = algorithm.start(server)
+        self.state: Payload | None = None
+        self.final: dict[str, Weights] | None = None
         server.on_reply = self._client_finished
 
     def restore(self, saved: Saved) -> None:
@@ -92,19 +95,22 @@ class Federation:
             if name.startswith("memory-"):
                 self.server.memory(name.removeprefix("memory-")).restore(payload)
         self._remember_overall()
-        if saved.record:
-            self.server.begin(saved.round, saved.record["active"])
+        finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
+        if finals and saved.round == self.schedule.rounds:
+            self.final = {name.removeprefix(FINAL): weights for name, weights in finals.items()}
 
     def run(self) -> dict[str, Weights]:
         """Train to the last round; the readouts "aca" and "oca"."""
-        readouts: dict[str, Weights] | None = None
+        if self.state is None:
+            self.state = self.algorithm.start(self.server)
         for round in range(self.done + 1, self.schedule.rounds + 1):
-            readouts = self._round(round)
-        return readouts or self.algorithm.finish(self.server, self.readouts())
+            self.state = self._round(round, self.state)
+        assert self.final is not None
+        return self.final
 
-    def readouts(self) -> dict[str, Weights]:
+    def readouts(self, state: Payload) -> dict[str, Weights]:
         """The algorithm's own global model and, once a client was seen, T1's."""
-        models = {"aca": self.algorithm.model(self.state)}
+        models = {"aca": self.algorithm.model(state)}
         return models if self.server.overall is None else {**models, "oca": self.server.overall}
 
     def select(self, round: int) -> list[int]:
@@ -114,20 +120,20 @@ class Federation:
         random = self.server.streams.numpy_generator("selection", round)
         return sorted(int(k) for k in random.choice(clients, count, replace=False))
 
-    def _round(self, round: int) -> dict[str, Weights]:
+    def _round(self, round: int, state: Payload) -> Payload:
         server, clock = self.server, Clock()
         server.begin(round, self.select(round))
         before = self.ledger.bytes()
         for observer in self.observers:
             observer.round_started(round, server.active)
-        self.state = self.algorithm.round(server, self.state)
+        state = self.algorithm.round(server, state)
         for client in sorted(server.trained):
             server.memory("overall").put(client, server.trained[client])
         self._remember_overall()
         last = round == self.schedule.rounds
-        readouts = self.readouts()
+        readouts = self.readouts(state)
         if last:
-            readouts = self.algorithm.finish(server, readouts)
+            readouts = self.final = self.algorithm.finish(server, readouts)
         clock.lap("aggregate")
         scores = None
         if last or round % self.schedule.evaluate_every == 0:
@@ -147,17 +153,19 @@ class Federation:
         clock.laps["aggregate"] -= server.seconds_training
         commit = last or round % self.schedule.checkpoint_every == 0
         if commit:
-            self.checkpoint.commit(self.payloads(), self.ledger, lambda: clock.sign(record))
+            self.checkpoint.commit(self.payloads(state), self.ledger, lambda: clock.sign(record))
         else:
             clock.sign(record)
         for observer in self.observers:
             observer.round_finished(record)
-        return readouts
+        return state
 
-    def payloads(self) -> dict[str, Payload]:
+    def payloads(self, state: Payload) -> dict[str, Payload]:
         """What a checkpoint must hold beside slots and private states."""
         memories = {f"memory-{name}": m.state() for name, m in self.server.memories.items()}
-        return {"state": self.state, **memories}
+        finals = {FINAL + name: Payload(weights=w) for name, w in (self.final or {}).items()}
+        start = Payload(weights=self.server.task.initial_weights)
+        return {"start": start, "state": state, **memories, **finals}
 
     def _remember_overall(self) -> None:
         mean = self.server.memory("overall").mean(

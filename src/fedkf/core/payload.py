@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +20,7 @@ Weights = dict[str, "Tensor"]
 Number = int | float
 
 PRIVATE = "private"
-"""The kind of a group that nobody declared. It never leaves the machine it was made on."""
+"""The kind of a group that nobody declared. A client never uploads it."""
 
 KINDS = {
     "weights": "model weights",
@@ -66,6 +66,8 @@ class Payload:
         """Add a group, or replace the one of that name; returns the payload itself."""
         if "/" in group:
             raise ValueError(f"a group's name has no slash: {group!r}")
+        if kind is not None and kind != PRIVATE and kind not in KINDS:
+            raise ValueError(f"no kind of payload {kind!r}; {nearest(kind, KINDS)}")
         self.kinds[group] = kind or (group if group in KINDS else PRIVATE)
         self.numbers[group], self.tensors[group] = {}, {}
         for name, value in values.items():

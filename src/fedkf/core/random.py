@@ -44,17 +44,17 @@ class GlobalStream:
     """
 
     def __init__(self, seed: int, device: str) -> None:
-        self._seed, self._cuda = seed, device.startswith("cuda")
+        self._seed, self._cuda = seed, device if device.startswith("cuda") else None
         self._ours: list[torch.Tensor] | None = None
 
     def _get(self) -> list[torch.Tensor]:
         states = [torch.get_rng_state()]
-        return [*states, torch.cuda.get_rng_state()] if self._cuda else states
+        return [*states, torch.cuda.get_rng_state(self._cuda)] if self._cuda else states
 
     def _set(self, states: list[torch.Tensor]) -> None:
         torch.set_rng_state(states[0])
         if self._cuda:
-            torch.cuda.set_rng_state(states[1])
+            torch.cuda.set_rng_state(states[1], self._cuda)
 
     @contextmanager
     def active(self) -> Iterator[None]:

@@ -56,6 +56,9 @@ class Upload:
     def __getitem__(self, group: str) -> Weights:
         return self.payload[group]
 
+    def number(self, group: str, name: str) -> int | float:
+        return self.payload.number(group, name)
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -144,6 +147,9 @@ class Server:
             self.on_reply(reply)
         if training:
             self.seconds_training += time.perf_counter() - began
+        accepted = [uploads[k] for k in sorted(uploads)]
+        if not training:
+            return accepted  # whoever does not answer is missing from the metrics
         self.refused += [refused[k] for k in sorted(refused)]
         if len(uploads) < min(self._min_clients, len(calls)):
             reasons = "; ".join(f"client {r.client}: {r.reason}" for r in self.refused[:3])
@@ -151,12 +157,11 @@ class Server:
                 f"round {self.round} has {len(uploads)} usable uploads of {len(calls)}, "
                 f"and {self._min_clients} are needed ({reasons})"
             )
-        accepted = [uploads[k] for k in sorted(uploads)]
-        if training:
-            for upload_ in accepted:
-                if "weights" in upload_.payload:
-                    self.trained[upload_.client] = upload_["weights"]
-                self.monitoring[upload_.client] = upload_.payload.numbers.get("monitoring", {})
+        for item in accepted:
+            if "weights" in item.payload:
+                self.trained[item.client] = item["weights"]
+            if "monitoring" in item.payload:
+                self.monitoring[item.client] = item.payload.numbers["monitoring"]
         return accepted
 
 

@@ -46,7 +46,7 @@ class Task:
 
     @cached_property
     def initial_weights(self) -> Weights:
-        """w⁰, drawn from the run's seed."""
+        """w⁰, drawn from the run's seed; a resumed run sets the one it began with."""
         return self._initial("model", self.make_model)
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from fedkf.core.errors import FedkfError
 from fedkf.core.payload import Payload
 
 
@@ -53,7 +54,11 @@ class Versions:
     def restore(self, latest: Iterable[tuple[int, str]]) -> None:
         """Start from these accepted versions and delete every other file."""
         self.latest = dict(latest)
-        wanted = {self.path(client, version).name for client, version in self.latest.items()}
+        missing = {self.path(client, version).name for client, version in self.latest.items()}
         for file in self.folder.iterdir():
-            if file.name not in wanted:
+            if file.name in missing:
+                missing.remove(file.name)
+            else:
                 file.unlink()
+        if missing:
+            raise FedkfError(f"{self.folder} lacks {min(missing)}, which the checkpoint names")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass
 
@@ -147,11 +148,16 @@ def dirichlet_balanced(
 
 def top_up(parts: list[Indices], least: int, random: np.random.Generator) -> list[Indices]:
     """Let every client below `least` samples take what it lacks from the largest one."""
+    largest = [(-len(part), k) for k, part in enumerate(parts)]
+    heapq.heapify(largest)
     for k in range(len(parts)):
         while len(parts[k]) < least:
-            giver = max(range(len(parts)), key=lambda j: len(parts[j]))
+            size, giver = heapq.heappop(largest)
+            if -size != len(parts[giver]):
+                continue  # an entry from before it took or gave
             order = random.permutation(parts[giver])
             count = min(least - len(parts[k]), len(order) - least)
             parts[k] = np.sort(np.concatenate([parts[k], order[:count]]))
             parts[giver] = np.sort(order[count:])
+            heapq.heappush(largest, (-len(parts[giver]), giver))
     return parts

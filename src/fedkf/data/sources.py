@@ -55,6 +55,8 @@ def load(
 ) -> Source:
     """The samples of a source of the configuration."""
     if source == "digits":
+        if path is not None:
+            raise UserError("data.path is set, but data.source is digits; set it to npz or folder")
         return named(digits(), class_names)
     if source == "npz":
         return npz(need_path(source, path), class_names)
@@ -111,6 +113,8 @@ def npz(path: str, class_names: Sequence[str] | None = None) -> Source:
     are whole numbers from 0, or names.
     """
     file = find(path)
+    if not zipfile.is_zipfile(file):
+        raise UserError(f"data.path: {file} is not a readable .npz file (numpy.savez writes them)")
     try:
         with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             missing = [name for name in ("images", "labels") if name not in arrays]
@@ -127,6 +131,13 @@ def npz(path: str, class_names: Sequence[str] | None = None) -> Source:
     if images.ndim not in (2, 3, 4):
         raise UserError(
             f"{where}: images has shape {images.shape}; it must be N×H×W, N×H×W×C or N×D"
+        )
+    if 0 in images.shape[1:]:
+        raise UserError(f"{where}: images has shape {images.shape}, so they are empty")
+    if images.ndim == 4 and images.shape[1] in (1, 3) and images.shape[3] not in (1, 3, 4):
+        raise UserError(
+            f"{where}: images has shape {images.shape}, which looks like N×C×H×W; "
+            "channels go last: images.transpose(0, 2, 3, 1)"
         )
     if images.ndim == 3:
         images = images[..., None]
@@ -204,8 +215,12 @@ def number_labels(
             raise wrong(f"labels go down to {labels.min()}; they must be whole numbers from 0")
         numbers = labels.astype(np.int64)
         highest = int(numbers.max())
-        if highest >= 100_000:
-            raise wrong(f"labels go up to {highest}; they must count the classes from 0")
+        distinct = len(np.unique(numbers))
+        if class_names is None and highest >= 2 * distinct + 2:
+            raise wrong(
+                f"labels go up to {highest} but only {distinct} different ones occur; number the "
+                "classes from 0, or name them all in data.class_names"
+            )
         names = list(class_names or [str(k) for k in range(highest + 1)])
         if highest >= len(names):
             raise wrong(f"data.class_names has {len(names)} names but a label is {highest}")

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -26,7 +27,7 @@ import numpy as np
 import torch
 
 from fedkf.core.algorithm import correct
-from fedkf.core.client import Call, ClientHost, Reply
+from fedkf.core.client import Call, ClientHost, Reply, StepFailed
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Counts
@@ -44,7 +45,7 @@ class Desk:
     def __init__(self, host: ClientHost, data: FederatedData) -> None:
         self.host, self._data = host, data
         self._on_device: FederatedData | None = None
-        host.data = lambda client: self.data.client(client)
+        host.data = lambda client: self.data.client(client)  # from this process's device
 
     @property
     def data(self) -> FederatedData:
@@ -121,14 +122,8 @@ class LocalEngine:
         """A step in this process: an error stops the run and says where it happened."""
         try:
             return self._desk.step(job, down)
-        except (FedkfError, OSError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            call = job["call"]
-            raise FedkfError(
-                f"client {call['client']}, {call['step']} in round {call['round']}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        except StepFailed as error:
+            raise FedkfError(str(error)) from error.__cause__
 
     def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> Counts:
         down = Payload()
@@ -159,6 +154,8 @@ class LocalEngine:
     def close(self) -> None:
         for worker in self._workers:
             worker.dismiss()
+        for worker in self._workers:
+            worker.bury()
         self._workers = []
         torch.set_num_threads(self._threads_before)
 
@@ -184,10 +181,14 @@ class LocalEngine:
                         worker.give(job, number, content)
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
-                worker, job = busy.pop(connection)
+                worker, job = busy[connection]
                 try:
                     header, payload = receive(connection)
+                    if header["number"] != number:
+                        continue  # of an exchange that was given up
+                    del busy[connection]
                 except (EOFError, OSError):
+                    del busy[connection]
                     cause = worker.bury()
                     self._workers[worker.index] = self._hire(worker.index)
                     what = describe(job)
@@ -228,28 +229,26 @@ class Worker:
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
             self.process.start()
         theirs.close()
-        if not self.connection.poll(30):
+        try:
+            started = self.connection.poll(30) and receive(self.connection)
+        except (EOFError, OSError):
+            started = False
+        if not started:
             self.bury()
             raise FedkfError(
                 "a worker process did not start; with engine.threads above 1 this happens when the "
                 "calling program has already used several threads: set engine.threads to 1"
             )
-        receive(self.connection)
 
     def give(self, job: Job, number: int, content: bytes) -> None:
         """Send a job, and the payload that goes with it unless the worker has it already."""
         fresh = self._down != number
         self._down = number
-        send(self.connection, {**job, "fresh": fresh}, content if fresh else b"")
+        send(self.connection, {**job, "fresh": fresh, "number": number}, content if fresh else b"")
 
     def dismiss(self) -> None:
         with contextlib.suppress(OSError):
             send(self.connection, {"do": "leave"}, b"")
-        self.connection.close()
-        self.process.join(1)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
 
     def bury(self) -> str:
         """Make sure the process is gone; how it ended."""
@@ -278,6 +277,8 @@ def work(connection: Connection, held: Sequence[Connection], desk: Desk, threads
     """A worker's life: take a job, do it, answer; end when told to or when the parent is gone."""
     for other in held:
         other.close()
+    # Streams of its own: another thread of the parent may have held theirs; stdout is the parent's.
+    sys.stdout = sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
@@ -297,7 +298,7 @@ def work(connection: Connection, held: Sequence[Connection], desk: Desk, threads
             down = Payload.from_bytes(content)
         header, payload = answer(desk, job, down)
         try:
-            send(connection, header, payload)
+            send(connection, {**header, "number": job["number"]}, payload)
         except OSError:
             return
 
@@ -310,13 +311,12 @@ def answer(desk: Desk, job: Job, down: Payload) -> tuple[dict[str, Any], bytes]:
         reply = desk.step(job, down)
         assert reply.upload is not None
         return {"wrote_state": reply.wrote_state}, reply.upload.to_bytes()
+    except StepFailed as error:
+        return {"error": error.reason, "details": traceback.format_exc()}, b""
     except UserError as error:
         return {"stop": "user", "error": str(error)}, b""
-    except (FedkfError, OSError) as error:
-        return {"stop": "world", "error": f"{describe(job)}: {error}"}, b""
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        return {"error": reason, "details": traceback.format_exc()}, b""
+        return {"stop": "world", "error": f"{error} ({describe(job)})"}, b""
 
 
 def end_with(parent: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +28,26 @@ FOR_IMAGES = ("lenet5", "resnet8", "released", "dcgan")
 
 def check_name(key: str, name: str, known: Mapping[str, str]) -> None:
     """Refuse a name that is neither known nor of the form `package.module:factory`."""
-    if ":" not in name and name not in known:
+    if ":" not in name and name not in known and name != "python":
         raise UserError(f"{key}: no {name!r}; {nearest(name, known)}")
 
 
 def find(key: str, name: str, known: Mapping[str, str]) -> Callable[..., nn.Module]:
     """The factory of that name."""
     check_name(key, name, known)
+    if name == "python":
+        raise UserError(f"{key}: this run's was given to fedkf.run as a function; give it again")
     factory: Any = import_object(known.get(name, name), key)
     return factory  # type: ignore[no-any-return]
+
+
+def name_of(factory: Callable[..., nn.Module]) -> str:
+    """`package.module:factory` where that leads back to the factory, else "python"."""
+    module, name = getattr(factory, "__module__", ""), getattr(factory, "__qualname__", "")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is factory and module != "__main__" else "python"
 
 
 def build(key: str, factory: Callable[..., nn.Module], offered: Mapping[str, Any]) -> nn.Module:

@@ -70,6 +70,7 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
     """One row of the table: what `algorithm` discloses, sends and computes."""
     from fedkf.core.federation import Observer
     from fedkf.runs import experiment
+    from fedkf.runs.setup import Objects
 
     config = resolve({**TINY, "fidelity": fidelity, "algorithm": {"name": algorithm.name}})
     passes = Passes(config.federation.batch_size)
@@ -87,9 +88,7 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
             config.model_copy(update={"engine": config.engine.model_copy(update={"workers": 0})}),
             Path(folder),
             observers=[Keep()],
-            algorithm=counting(algorithm, passes),
-            make_model=tiny_model,
-            source=tiny_source(),
+            given=Objects(counting(algorithm, passes), tiny_model, source=tiny_source()),
         )
         one_model = sum(t.nbytes for t in result.weights["aca"].values())
     active = len(records[-1]["active"])

@@ -17,6 +17,34 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, which stay apart for colour-blind readers."""
 
 
+def bubbles(about: Mapping[str, Any], path: Path) -> None:
+    """Who holds how much of which class: clients across, classes up, area for the count."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    counts = np.array([client["classes"] for client in about["clients"]])
+    clients, classes = counts.shape
+    figure, axis = plt.subplots(
+        figsize=(min(16, 2.5 + 0.35 * clients), min(16, 2 + 0.3 * classes)), layout="constrained"
+    )
+    k, c = np.nonzero(counts)
+    axis.scatter(k, c, s=300 * counts[k, c] / counts.max(), color=COLOURS[0], alpha=0.7)
+    axis.set(
+        xlabel="client", ylabel="class", xlim=(-0.8, clients - 0.2), ylim=(-0.8, classes - 0.2)
+    )
+    names = [client["name"].removeprefix("client ") for client in about["clients"]]
+    if clients <= 40:
+        axis.set_xticks(range(clients), names, rotation=90 if max(map(len, names)) > 3 else 0)
+    if classes <= 60:
+        axis.set_yticks(range(classes), about["class_names"])
+    axis.grid(alpha=0.2)
+    axis.set_title(f"heterogeneity {about['total_variation']:.2f}", fontsize=10)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def comparison(
     histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path, title: str = ""
 ) -> None:
@@ -62,9 +90,9 @@ def comparison(
             xticklabels=score["clients"],
             xlabel="client",
             title=f"accuracy of each client, {readout.upper()}; dashed: the worst",
-            ylim=(0, 1.02),
+            ylim=(0, 1.2),
         )
-        axis.legend(fontsize=8, loc="lower right")
+        axis.legend(fontsize=8, loc="upper right", ncols=len(histories))
     if title:
         figure.suptitle(title)
     figure.savefig(path, dpi=110)

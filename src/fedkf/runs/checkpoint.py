@@ -78,6 +78,9 @@ class CheckpointFolder:
         files = {}
         number = self._next_number()
         for name, payload in payloads.items():
+            if name == "start" and name in self._payloads:
+                files[name] = self._payloads[name]  # w⁰ never changes
+                continue
             files[name] = f"{name}.{number}.safetensors"
             payload.save(self.folder / files[name])
         with open(self.journal, "ab") as file:
@@ -85,7 +88,8 @@ class CheckpointFolder:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        sync_folder(self.folder)
+        for folder in (self.folder, *(self.stores[name].folder for name in changes)):
+            sync_folder(folder)
         record = sign()
         size = self._journal_size + len(line)
         manifest: dict[str, Any] = {

@@ -112,7 +112,10 @@ def resolve(
     given: dict[str, Any] = {
         k: dict(v) if isinstance(v, Mapping) else v for k, v in content.items()
     }
-    per_algorithm = given.pop("algorithms", None) or {}
+    if isinstance(given.get("algorithm"), str):
+        given["algorithm"] = {"name": given["algorithm"]}
+    per_algorithm = _section(given, "algorithms")
+    del given["algorithms"]
     overrides = dict(overrides or {})
     source = overrides.get("data.source")
     if source is not None and source != _section(given, "data").get("source"):
@@ -121,7 +124,10 @@ def resolve(
     if chosen is not None and chosen != _section(given, "algorithm").get("name"):
         given["algorithm"] = {"name": chosen}
     name = _section(given, "algorithm").setdefault("name", "fedkf")
-    given["algorithm"] = {**per_algorithm.get(name, {}), **given["algorithm"]}
+    if not isinstance(name, str):
+        raise UserError(f"algorithm.name is {name!r}; it must be a text")
+    if isinstance(own := per_algorithm.get(name, {}), dict):
+        given["algorithm"] = {**own, **given["algorithm"]}
     for key, value in overrides.items():
         _place(given, key, value)
     fidelity = given.get("fidelity", "text")
@@ -264,13 +270,18 @@ def _line(indent: str, key: str, value: Any, doc: str | None) -> str:
     return f"{line:<34}  # {doc}" if doc else line
 
 
-def refuse_changes(old: Config, new: Config) -> None:
+SETTLED = ("data.mean", "data.std", "data.class_names", "data.partition", "data.clients")
+"""Keys that may be left open until the data is known."""
+
+
+def refuse_changes(old: Config, new: Config, settled: bool = True) -> None:
     """A run is resumed with the configuration it began with, but for a few free keys."""
     before, after = flatten(old), flatten(new)
-    for key in sorted(before.keys() | after.keys()):
+    for key in sorted(before.keys() | after.keys(), key=lambda k: (k != "algorithm.name", k)):
         was, now = before.get(key), after.get(key)
         grew = key == "federation.rounds" and isinstance(now, int) and now >= (was or 0)
-        if was != now and not grew and not key.startswith(FREE_ON_RESUME):
+        open_ = not settled and (key in SETTLED or key == "generator.name")
+        if was != now and not grew and not open_ and not key.startswith(FREE_ON_RESUME):
             raise UserError(
                 f"{key} is {now!r} but the run began with {was!r}; "
                 "resume it with its own configuration or choose another folder"

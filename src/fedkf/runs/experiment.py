@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ import torch
 
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import ClientHost
-from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import Federation, Observer, Record, Schedule, active_clients
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
@@ -26,20 +24,23 @@ from fedkf.core.server import Server
 from fedkf.core.task import Task
 from fedkf.data.describe import describe, untested
 from fedkf.data.federated import FederatedData
-from fedkf.data.sources import Say, Source
+from fedkf.data.sources import Say
 from fedkf.engines.local import LocalEngine
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.config import refuse_changes
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import (
+    Objects,
     load_source,
     make_algorithm,
     make_data,
     make_task,
+    model_factory,
     provenance,
     settle,
 )
 from fedkf.runs.store import RunFolder, Writer
+from fedkf.runs.trained import card
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,35 +82,44 @@ def execute(
     resume: bool = False,
     observers: Sequence[Observer] = (),
     say: Say = lambda text: None,
-    algorithm: Algorithm | None = None,
-    make_model: Callable[..., nn.Module] | None = None,
-    source: Source | None = None,
+    given: Objects = Objects(),  # noqa: B008
 ) -> Result:
     """Run an experiment, or go on with one. Without a folder it leaves no files behind."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="fedkf-") as temporary:
-            return execute(
-                config, Path(temporary), resume, observers, say, algorithm, make_model, source
-            )
+            return execute(config, Path(temporary), resume, observers, say, given)
     run = RunFolder(folder)
     with reporting_disk_errors(run.path):
         run.claim(resume)
     try:
-        if config.engine.device != "cpu" and not torch.cuda.is_available():
-            raise UserError(
-                f"engine.device is {config.engine.device!r} but PyTorch finds no CUDA here"
-            )
-        source = source or load_source(config, say)
+        existing = run.config()
+        if resume and not existing:
+            say(f"nothing to resume in {run.path}: this is a new run")
+        if existing and run.finished() and len(run.rounds()) >= config.federation.rounds:
+            refuse_changes(existing, config, settled=False)
+            say("this run is already finished")
+            return result_of(run, existing, given)
+        check_device(config.engine.device)
+        source = given.source or load_source(config, say)
         config = settle(config, source)
-        if existing := run.config():
+        if existing:
             refuse_changes(existing, config)
-        algorithm = algorithm or make_algorithm(config)
+        algorithm = given.algorithm or make_algorithm(config)
         data = make_data(config, source)
-        task = make_task(config, data, algorithm, make_model)
+        task = make_task(config, data, algorithm, given)
         with reporting_disk_errors(run.path):
-            return _execute(config, run, observers, say, algorithm, task, data)
+            _execute(config, run, observers, say, algorithm, task, data)
+        return result_of(run, config, given)
     finally:
         run.release()
+
+
+def check_device(device: str) -> None:
+    if device != "cpu":
+        # Asks the driver without starting CUDA here, which would keep workers from forking.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        if not torch.cuda.is_available():
+            raise UserError(f"engine.device is {device!r} but PyTorch finds no CUDA here")
 
 
 def _execute(
@@ -120,70 +130,74 @@ def _execute(
     algorithm: Algorithm,
     task: Task,
     data: FederatedData,
-) -> Result:
-    if run.finished() and len(run.rounds()) >= config.federation.rounds:
-        say("this run is already finished")
-        return result_of(run, task.make_model)
-    writer = Writer(run, config.federation.rounds)
-    checkpoint = CheckpointFolder(run / "checkpoint")
-    saved = checkpoint.open()
-    run.repair_rounds(saved.record if saved else None)
-    if saved is None:
-        about = describe(data)
-        run.write_json("partition.json", about)
-        for text in untested(about):
-            say(text)
-    about = provenance(data)
-    if saved is not None and run.provenance().get("data_sha256") not in (
-        None,
-        about["data_sha256"],
-    ):
-        raise UserError(f"the data is not the one that the run in {run.path} began with")
-    run.write_config(config, about)
-    (run / "summary.json").unlink(missing_ok=True)
-    streams, ledger, states = task.streams, Ledger(), checkpoint.versions("clients")
-    sizes = data.sizes
-    ledger.up(Payload(sizes={"train": 0}), training=True, copies=len(sizes))
-    host = ClientHost(algorithm, task, streams, states, data.client)
-    settings = config.federation
+) -> None:
+    settings, sizes = config.federation, data.sizes
     active = active_clients(settings.fraction, len(sizes))
     if settings.min_clients > active:
         raise UserError(
             f"federation.min_clients is {settings.min_clients} but a round has {active} clients"
         )
-    engine = LocalEngine(host, data, choose_workers(config, active), config.engine.threads, say)
-    try:
-        server = Server(
-            task,
-            sizes,
-            streams,
-            engine,
-            states,
-            ledger,
-            lambda name: Memory(
-                SlotFiles(checkpoint.versions(f"slots-{name}"), lambda: str(server.round)), sizes
-            ),
-            settings.min_clients,
-        )
-        schedule = Schedule(
-            settings.rounds,
-            settings.fraction,
-            settings.evaluate_every,
-            config.output.checkpoint_every,
-            config.overall.scope,
-        )
-        federation = Federation(
-            algorithm, server, engine, schedule, ledger, checkpoint, [writer, *observers]
-        )
-        if saved is not None:
-            federation.restore(saved)
-        with recording_the_end(writer, run):
+    checkpoint = CheckpointFolder(run / "checkpoint")
+    saved = checkpoint.open()
+    origin = provenance(data)
+    if saved is not None:
+        began = run.provenance() or origin
+        if began.get("data_sha256") != origin["data_sha256"]:
+            raise UserError(f"the data is not the one that the run in {run.path} began with")
+        origin = began
+        start = saved.payloads["start"]["weights"]
+        if shapes(start) != shapes(task.initial_weights):
+            raise UserError(f"the model is not the one that the run in {run.path} began with")
+        task.initial_weights = start
+    else:
+        about = describe(data)
+        run.write_json("partition.json", about)
+        for text in untested(about):
+            say(text)
+    run.repair_rounds(saved.record if saved else None)
+    run.write_config(config, origin)
+    (run / "summary.json").unlink(missing_ok=True)
+    ledger, states = Ledger(), checkpoint.versions("clients")
+    ledger.up(Payload(sizes={"train": 0}), training=True, copies=len(sizes))
+    host = ClientHost(algorithm, task, task.streams, states, data.client)
+    writer = Writer(run, settings.rounds)
+    with recording_the_end(writer):
+        engine = LocalEngine(host, data, choose_workers(config, active), config.engine.threads, say)
+        try:
+            server = Server(
+                task,
+                sizes,
+                task.streams,
+                engine,
+                states,
+                ledger,
+                lambda name: Memory(
+                    SlotFiles(checkpoint.versions(f"slots-{name}"), lambda: str(server.round)),
+                    sizes,
+                ),
+                settings.min_clients,
+            )
+            schedule = Schedule(
+                settings.rounds,
+                settings.fraction,
+                settings.evaluate_every,
+                config.output.checkpoint_every,
+                config.overall.scope,
+            )
+            federation = Federation(
+                algorithm, server, engine, schedule, ledger, checkpoint, [writer, *observers]
+            )
+            if saved is not None:
+                federation.restore(saved)
             readouts = federation.run()
-        finish(run, config, algorithm, readouts, ledger)
+        finally:
+            engine.close()
+        finish(run, config, algorithm, readouts, ledger, card(config, data))
         writer.set_status("finished")
-    finally:
-        engine.close()
-    return result_of(run, task.make_model)
+
+
+def shapes(weights: Weights) -> dict[str, Any]:
+    return {name: tensor.shape for name, tensor in weights.items()}
 
 
 def choose_workers(config: Config, active: int) -> int:
@@ -204,6 +218,7 @@ def finish(
     algorithm: Algorithm,
     readouts: dict[str, Weights],
     ledger: Ledger,
+    about: dict[str, Any],
 ) -> None:
     """Write the models, the ledger and, last of all, the summary."""
     from safetensors.torch import save
@@ -212,7 +227,11 @@ def finish(
 
     (run / "models").mkdir(exist_ok=True)
     for name, weights in readouts.items():
-        write_atomically(run / "models" / f"{name}.safetensors", save(weights))
+        tensors = {
+            key: tensor.detach().cpu().clone().contiguous() for key, tensor in weights.items()
+        }
+        write_atomically(run / "models" / f"{name}.safetensors", save(tensors))
+    run.write_json("models/model.json", about)
     run.write_json("ledger.json", ledger.summary())
     run.write_json("summary.json", summarise(run.rounds(), config, algorithm, ledger))
 
@@ -245,40 +264,31 @@ def summarise(
     }
 
 
-def result_of(run: RunFolder, make_model: Callable[[], nn.Module]) -> Result:
+def result_of(run: RunFolder, config: Config, given: Objects) -> Result:
     from safetensors.torch import load_file
 
+    about = run.read_json("models/model.json")
     weights = {p.stem: load_file(p) for p in sorted((run / "models").glob("*.safetensors"))}
-    return Result(run.path, run.rounds(), run.read_json("summary.json"), weights, make_model)
+    make = model_factory(config, tuple(about["shape"]), len(about["class_names"]), given.model)
+    return Result(run.path, run.rounds(), run.read_json("summary.json"), weights, make)
 
 
 @contextlib.contextmanager
-def recording_the_end(writer: Writer, run: RunFolder) -> Iterator[None]:
-    """Say in status.json how the rounds ended, if they did not end well."""
+def recording_the_end(writer: Writer) -> Iterator[None]:
+    """Say in status.json how the run ended, if it did not end well."""
     try:
         yield
-    except KeyboardInterrupt:
-        with contextlib.suppress(OSError):
-            writer.set_status("stopped")
-        raise
     except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt)
         with contextlib.suppress(OSError):
-            writer.set_status("failed", reason=str(error))
+            writer.set_status("stopped" if stopped else "failed", reason=str(error))
         raise
 
 
 @contextlib.contextmanager
 def reporting_disk_errors(folder: Path) -> Iterator[None]:
-    """What the disk refuses, in a sentence."""
+    """What the disk refuses, in a sentence; other errors pass as they are."""
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            free = shutil.disk_usage(folder).free if folder.exists() else 0
-            raise FedkfError(
-                f"the disk is full ({free / 1e6:.0f} MB free in {folder}); free some space and "
-                "resume the run: nothing that was finished is lost"
-            ) from error
-        raise FedkfError(
-            f"cannot write {error.filename or folder}: {error.strerror or error}"
-        ) from error
+        raise disk_error(error, folder) or error from error

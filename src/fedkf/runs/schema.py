@@ -108,7 +108,7 @@ class Generator(Section):
 
 
 class EngineSettings(Section):
-    """Where the clients' work is done; has no influence on results."""
+    """Where the clients' work is done; workers have no influence on results."""
 
     name: Literal["local"] = Field("local", description="local: worker processes on this machine")
     workers: Annotated[int, Field(ge=0)] | None = Field(

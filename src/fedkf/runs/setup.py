@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,16 @@ from fedkf.runs.schema import FIDELITY_PARTITION, Config
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Parts of an experiment that were made in Python rather than named in a configuration."""
+
+    algorithm: Algorithm | None = None
+    model: Callable[..., nn.Module] | None = None
+    generator: Callable[..., nn.Module] | None = None
+    source: Source | None = None
 
 
 def load_source(config: Config, say: Say = lambda text: None) -> Source:
@@ -119,7 +130,7 @@ def make_task(
     config: Config,
     data: FederatedData,
     algorithm: Algorithm,
-    factory: Callable[..., nn.Module] | None = None,
+    given: Objects = Objects(),  # noqa: B008
 ) -> Task:
     """The learning task that a settled configuration describes, tried out before it is used."""
     settings, generator = config.federation, config.generator
@@ -135,9 +146,11 @@ def make_task(
         "mean": config.data.mean,
         "std": config.data.std,
     }
-    find = models.find("generator.name", generator.name, models.GENERATORS)
+    make_generator = given.generator or models.find(
+        "generator.name", generator.name, models.GENERATORS
+    )
     task = Task(
-        make_model=model_factory(config, data.shape, data.classes, factory),
+        make_model=model_factory(config, data.shape, data.classes, given.model),
         shape=data.shape,
         classes=data.classes,
         training=Training(
@@ -149,7 +162,7 @@ def make_task(
             weight_decay=settings.weight_decay,
         ),
         streams=Streams(settings.seed),
-        make_generator=partial(models.build, "generator.name", find, offered),
+        make_generator=partial(models.build, "generator.name", make_generator, offered),
         noise=generator.noise,
         generator_lr=generator.lr,
         device=config.engine.device,
@@ -180,9 +193,12 @@ def provenance(data: FederatedData) -> dict[str, Any]:
 
 
 def revision() -> str | None:
-    """The code's git revision, where it is a checkout."""
+    """The code's git revision, where it runs from a checkout of its own."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return None
     with contextlib.suppress(OSError):
-        command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout.strip() or None
     return None

@@ -41,12 +41,24 @@ class RunFolder:
             self._take_lock()
         except (NotADirectoryError, FileExistsError):
             raise UserError(f"{self.path} is not a folder") from None
-        if (self / "config.yaml").exists() and not resume:
+        try:
+            self._tidy(resume)
+        except BaseException:
             self.release()
+            raise
+
+    def _tidy(self, resume: bool) -> None:
+        """Refuse a run that is not to be resumed; remove what a crash may have left."""
+        if self.begun() and not resume:
             raise UserError(
-                f"{self.path} already holds a run; add --resume to continue it or choose "
-                "another folder with --out"
+                f"{self.path} already holds a run; resume it (--resume, in Python resume=True) or "
+                "choose another folder"
             )
+        for folder in (self.path, self / "models"):
+            for stray in folder.glob(".*.tmp"):
+                stray.unlink(missing_ok=True)
+        if not self.begun():
+            (self / "config.yaml").unlink(missing_ok=True)
 
     def _take_lock(self) -> None:
         # A POSIX lock: it dies with its process, and forked workers do not inherit it.
@@ -61,10 +73,20 @@ class RunFolder:
         self._lock = descriptor
         _held.add(self.path)
 
+    def begun(self) -> bool:
+        """Whether it holds a finished round; anything less is simply started anew."""
+        return self.manifest.exists() or self.finished()
+
+    @property
+    def manifest(self) -> Path:
+        return self / "checkpoint" / "manifest.json"
+
     def clear(self) -> None:
         """Remove a run that nobody is writing."""
         if (self / "config.yaml").exists():
             self._take_lock()
+            for path in (self.manifest, self / "summary.json"):  # first what makes it a run
+                path.unlink(missing_ok=True)
             shutil.rmtree(self.path)
             self.release()
 
@@ -98,6 +120,9 @@ class RunFolder:
 
     def write_config(self, config: Config, provenance: dict[str, Any]) -> None:
         about = yaml.safe_dump({"provenance": provenance}, sort_keys=False, allow_unicode=True)
+        config = config.model_copy(
+            update={"output": config.output.model_copy(update={"dir": None})}
+        )
         text = f"{to_yaml(config)}\n# where this run comes from; ignored when loaded\n{about}"
         write_atomically(self / "config.yaml", text.encode())
 
@@ -127,6 +152,8 @@ class RunFolder:
     def append_round(self, record: Record) -> None:
         with open(self / "rounds.jsonl", "ab") as file:
             file.write(json.dumps(record).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def write_json(self, name: str, content: Any) -> None:
         write_atomically(self / name, (json.dumps(content, indent=2) + "\n").encode())

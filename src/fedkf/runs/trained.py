@@ -1,0 +1,153 @@
+"""A trained model that is ready for use: with its normalisation and its classes' names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from fedkf import models
+from fedkf.core.errors import FedkfError, UserError, nearest
+from fedkf.core.payload import write_atomically
+from fedkf.data.federated import normalise, resize
+from fedkf.runs.schema import Config
+
+if TYPE_CHECKING:
+    from fedkf.data.federated import FederatedData
+
+
+def card(config: Config, data: FederatedData) -> dict[str, Any]:
+    """What is needed, beside the weights, to rebuild and to use the model."""
+    return {
+        "model": config.model.name,
+        "shape": list(data.shape),
+        "class_names": data.class_names,
+        "mean": config.data.mean,
+        "std": config.data.std,
+    }
+
+
+class Trained(nn.Module):
+    """Takes inputs as they come (images N×C×H×W in [0, 1], of any size) and returns logits."""
+
+    def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.model = model
+        self.about = dict(about)
+        self.shape = tuple(about["shape"])
+        self.class_names = list(about["class_names"])
+        self.eval()
+
+    def prepare(self, x: torch.Tensor) -> torch.Tensor:
+        """Resized and normalised, as the model was trained."""
+        if len(self.shape) == 3 and tuple(x.shape[2:]) != self.shape[1:]:
+            if self.shape[1] == self.shape[2]:
+                x = resize(x, self.shape[1])
+            else:
+                raise UserError(f"inputs have shape {list(x.shape[1:])}, not {list(self.shape)}")
+        return normalise(x, self.about["mean"], self.about["std"])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(self.prepare(x))
+        return logits
+
+    def predict(self, x: torch.Tensor) -> list[tuple[str, float]]:
+        """The likeliest class of each input and its probability."""
+        with torch.no_grad():
+            best = self(x).softmax(1).max(1)
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [(self.class_names[k], p) for k, p in pairs]
+
+
+def load(
+    run: str | Path, readout: str = "oca", model: Callable[..., nn.Module] | None = None
+) -> Trained:
+    """The model of a finished run, or of a folder that `fedkf export` wrote.
+
+    `model` is the factory, for a run whose model was given to `fedkf.run` as a function.
+    """
+    from safetensors.torch import load_file
+
+    folder = Path(run)
+    if (folder / "models").is_dir():
+        folder = folder / "models"
+    elif (folder / "config.yaml").exists():
+        raise UserError(f"the run in {run} is not finished; resume it first")
+    if not (folder / "model.json").exists():
+        raise UserError(f"{run} is neither a finished run nor an exported model")
+    about = json.loads((folder / "model.json").read_text())
+    found = [p.stem for p in sorted(folder.glob("*.safetensors"))]
+    if readout not in found:
+        raise UserError(f"{run} has no readout {readout!r}; {nearest(readout, found)}")
+    if model is None and about["model"] == "python":
+        raise UserError(
+            f"the model of {run} was given to fedkf.run as a function; "
+            "load it in Python with fedkf.load(run, model=that_function)"
+        )
+    factory = model or models.find("model.name", about["model"], models.MODELS)
+    classes = len(about["class_names"])
+    offered = {"shape": tuple(about["shape"]), "classes": classes, "num_classes": classes}
+    module = models.build("model.name", factory, offered)
+    try:
+        module.load_state_dict(load_file(folder / f"{readout}.safetensors"))
+    except (RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"the weights in {folder} do not fit the model: {reason}") from None
+    return Trained(module, about)
+
+
+def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> list[Path]:
+    """Write the model; the files written.
+
+    `safetensors` comes with the JSON that rebuilds it; `torch` is a `torch.export` program and
+    `onnx` a graph, both with the normalisation in them and any number of inputs at a time.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    if "safetensors" in formats:
+        from safetensors.torch import save
+
+        weights = {k: v.contiguous() for k, v in trained.model.state_dict().items()}
+        write_atomically(folder / f"{name}.safetensors", save(weights))
+        text = json.dumps(trained.about, indent=2) + "\n"
+        write_atomically(folder / "model.json", text.encode())
+        written += [folder / f"{name}.safetensors", folder / "model.json"]
+    example = torch.rand(2, *trained.shape)
+    batch = {0: torch.export.Dim("batch")}
+    if "torch" in formats:
+        program = torch.export.export(trained, (example,), dynamic_shapes=(batch,))
+        torch.export.save(program, folder / f"{name}.pt2")
+        written.append(folder / f"{name}.pt2")
+    if "onnx" in formats:
+        written.append(export_onnx(trained, example, folder / f"{name}.onnx"))
+    return written
+
+
+def export_onnx(trained: Trained, example: torch.Tensor, path: Path) -> Path:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise UserError(
+            "exporting to ONNX needs two more packages: pip install 'fedkf[onnx]'"
+        ) from None
+    try:
+        torch.onnx.export(
+            trained,
+            (example,),
+            path,
+            input_names=["inputs"],
+            output_names=["logits"],
+            dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise FedkfError(f"PyTorch cannot express this model in ONNX: {reason}") from error
+    return path
