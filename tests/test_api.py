@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from conftest import Settings, model_bytes
@@ -78,3 +78,51 @@ def test_a_result_offers_history_models_and_summary(settings: Settings) -> None:
     assert not model.training
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, result.weights["oca"][name])
+
+
+def test_an_instance_follows_the_fidelity_but_for_what_it_was_given(
+    settings: Settings, tmp_path: Path
+) -> None:
+    settings["fidelity"] = "released"
+    fedkf.run(settings, algorithm=fedkf.FedKF(gamma=1.0), out=tmp_path / "a")
+    fedkf.run(settings, algorithm="fedkf", out=tmp_path / "b")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    kept = fedkf.run(settings, algorithm=fedkf.FedKF(resample=True), rounds=1, out=tmp_path / "c")
+    assert "resample: true" in (kept.folder / "config.yaml").read_text()
+
+
+def test_dotted_keys_and_the_output_folder_are_followed(settings: Settings, tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"algorithm.name": "fedavg", "output.dir": str(tmp_path / "run")}
+    assert fedkf.run(settings, **keys).summary["algorithm"] == "fedavg"
+    assert (tmp_path / "run" / "summary.json").exists()
+    assert fedkf.run({**settings, "algorithm": "fedavg"}).summary["algorithm"] == "fedavg"
+
+
+def test_refused_uploads_are_warned_of(settings: Settings) -> None:
+    class Shy(fedkf.Algorithm):
+        name = "shy"
+
+        def local_update(self, client: Any, down: Any) -> Any:
+            if client.id == 1:
+                raise RuntimeError("not today")
+            return super().local_update(client, down)
+
+    with pytest.warns(UserWarning, match="client 1 was left out: RuntimeError: not today"):
+        fedkf.run(settings, algorithm=Shy(), fraction=1.0, rounds=1, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"algorithm": fedkf.FedKF}, "algorithm is a class; give an object, FedKF"),
+        ({"algorithm": 3}, "algorithm is 3; it must be a name"),
+        ({"on_round": 3}, "on_round is 3"),
+        ({"data": "mine.npz"}, "data is a section"),
+        ({"rounds": "3"}, "federation.rounds is '3'"),
+    ],
+)
+def test_what_cannot_be_meant_is_told(
+    settings: Settings, arguments: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(fedkf.UserError, match=sentence):
+        fedkf.run(settings, **arguments)

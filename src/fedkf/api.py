@@ -57,7 +57,7 @@ def run(
         config = {}
     check_types(algorithm, model, generator, on_round)
     if isinstance(config, Mapping):
-        content = {str(k): v for k, v in config.items()}
+        content = plain(config)
     else:
         content, _ = configuration.read(config)
     if algorithm is None:
@@ -68,7 +68,7 @@ def run(
     flat: dict[str, Any] = {}
     for key, value in overrides.items():
         if isinstance(value, Mapping):
-            flat |= {f"{key}.{name}": item for name, item in value.items()}
+            flat |= {f"{key}.{name}": plain(item) for name, item in value.items()}
         else:
             flat[full_key(key, kind)] = plain(value)
     if isinstance(algorithm, str):
@@ -133,6 +133,8 @@ def check_types(algorithm: Any, model: Any, generator: Any, on_round: Any) -> No
 
 def plain(value: Any) -> Any:
     """NumPy's numbers and paths as a configuration has them."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Path):
         return str(value)
     return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value

@@ -221,3 +221,59 @@ def test_workers_are_gone_after_the_run_and_threads_are_as_before(settings: Sett
     fedkf.run(settings, workers=2)
     assert not [p for p in multiprocessing.active_children() if p.name.startswith("fedkf-")]
     assert torch.get_num_threads() == 2
+
+
+def test_replies_of_an_exchange_that_was_given_up_are_not_taken_for_others(
+    settings: Settings, tmp_path: Path
+) -> None:
+    from fedkf.core.client import Call, ClientHost
+    from fedkf.core.versions import Versions
+    from fedkf.engines.local import LocalEngine
+    from fedkf.runs.setup import load_source, make_data, make_task, settle
+
+    @dataclass(frozen=True)
+    class Naming(fedkf.Algorithm):
+        name: ClassVar[str] = "naming"
+
+        def local_update(self, client: Client, down: Payload) -> Payload:
+            return Payload(monitoring={"client": client.id, "round": client.round})
+
+    config = resolve(settings)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    task = make_task(config, data, Naming())
+    host = ClientHost(Naming(), task, task.streams, Versions(tmp_path), data.client)
+    engine = LocalEngine(host, data, workers=2)
+    try:
+        for number in range(1, 6):
+            calls = [Call("local_update", k, number, None, str(number)) for k in range(6)]
+            replies = engine.exchange(calls, Payload())
+            if number % 2:
+                next(replies)
+                replies.close()  # type: ignore[attr-defined]
+                continue
+            for reply in replies:
+                assert reply.upload is not None
+                numbers = reply.upload.numbers["monitoring"]
+                assert numbers == {"client": reply.call.client, "round": number}
+    finally:
+        engine.close()
+
+
+def test_an_algorithm_starts_once_however_often_the_run_is_resumed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    starts = []
+
+    @dataclass(frozen=True)
+    class Starting(fedkf.Algorithm):
+        name: ClassVar[str] = "starting"
+
+        def start(self, server: Any) -> Payload:
+            starts.append(server.round)
+            return super().start(server)
+
+    for rounds in (1, 2, 3):
+        fedkf.run(settings, algorithm=Starting(), rounds=rounds, out=tmp_path, resume=True)
+    assert len(starts) == 1

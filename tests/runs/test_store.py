@@ -261,3 +261,44 @@ def test_without_a_folder_nothing_is_left_behind(
     result = fedkf.run(settings)
     assert set(result.models) == {"aca", "oca"}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_run_is_returned_even_if_its_data_is_gone(
+    settings: Settings, tmp_path: Path
+) -> None:
+    import shutil
+
+    settings["data"]["path"] = shutil.copy(settings["data"]["path"], tmp_path / "mine.npz")
+    first = fedkf.run(settings, out=tmp_path / "run")
+    (tmp_path / "mine.npz").unlink()
+    assert fedkf.run(settings, out=tmp_path / "run", resume=True).summary == first.summary
+    with pytest.raises(UserError, match=r"federation\.lr is 0\.7 but the run began"):
+        fedkf.run(settings, out=tmp_path / "run", resume=True, lr=0.7)
+
+
+def test_resuming_with_another_model_is_refused(settings: Settings, tmp_path: Path) -> None:
+    import torch
+
+    def make(width: int) -> Any:
+        linear = torch.nn.Linear
+        return lambda: torch.nn.Sequential(torch.nn.Flatten(), linear(256, width), linear(width, 3))
+
+    fedkf.run(settings, out=tmp_path, rounds=1, model=make(4))
+    with pytest.raises(UserError, match="the model is not the one that the run"):
+        fedkf.run(settings, out=tmp_path, rounds=2, model=make(5), resume=True)
+
+
+def test_what_began_no_round_is_simply_started_anew(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="min_clients is 9"):
+        fedkf.run(settings, out=tmp_path, min_clients=9)
+    assert fedkf.run(settings, out=tmp_path, lr=0.03).summary["rounds"] == 3
+
+
+def test_a_checkpoint_that_lost_a_file_is_told_and_not_guessed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fedkf.run(settings, out=tmp_path, rounds=2)
+    victim = next((tmp_path / "checkpoint" / "slots-overall").iterdir())
+    victim.unlink()
+    with pytest.raises(FedkfError, match=f"lacks {victim.name}, which the checkpoint names"):
+        fedkf.run(settings, out=tmp_path, rounds=3, resume=True)

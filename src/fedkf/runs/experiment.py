@@ -48,12 +48,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run: its folder, history, summary and models."""
+    """A finished run: its folder, history, summary, models, and how the data was divided."""
 
     folder: Path
     history: list[Record]
     summary: dict[str, Any]
     weights: dict[str, Weights]
+    partition: dict[str, Any]
     make_model: Callable[[], nn.Module]
 
     @cached_property
@@ -270,7 +271,14 @@ def result_of(run: RunFolder, config: Config, given: Objects) -> Result:
     about = run.read_json("models/model.json")
     weights = {p.stem: load_file(p) for p in sorted((run / "models").glob("*.safetensors"))}
     make = model_factory(config, tuple(about["shape"]), len(about["class_names"]), given.model)
-    return Result(run.path, run.rounds(), run.read_json("summary.json"), weights, make)
+    return Result(
+        run.path,
+        run.rounds(),
+        run.read_json("summary.json"),
+        weights,
+        run.read_json("partition.json"),
+        make,
+    )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,196 @@
+"""Take it home: evaluate, export, load, predict."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import Outcome, Settings
+
+import fedkf
+from fedkf.core.errors import UserError
+from fedkf.runs.evaluation import calibration, mixtures, worst_mixture
+
+CLI = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(settings: Settings, tmp_path: Path) -> Path:
+    fedkf.run(settings, algorithm="fedavg", rounds=6, lr=0.1, out=tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_evaluate_agrees_with_the_last_round(cli: CLI, run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())["readouts"]
+    for readout in ("aca", "oca"):
+        found = json.loads(cli("evaluate", run, "--readout", readout, "--json").out)
+        for metric in ("amp", "fm", "wlp"):
+            assert found[metric] == pytest.approx(summary[readout][metric])
+        confusion = np.array(found["confusion"])
+        assert confusion.trace() / confusion.sum() == pytest.approx(found["amp"])
+        assert [c["tested"] for c in found["classes"]] == confusion.sum(1).tolist()
+
+
+def test_an_exported_model_gives_the_same_answers_in_a_fresh_interpreter(
+    cli: CLI, run: Path, npz: Path, tmp_path: Path
+) -> None:
+    formats = ("--format", "safetensors", "--format", "torch", "--format", "onnx")
+    code, _, err = cli("export", run, "--out", tmp_path / "home", *formats)
+    assert code == 0, err
+    assert {p.name for p in (tmp_path / "home").iterdir()} == {
+        "oca.safetensors",
+        "model.json",
+        "oca.pt2",
+        "oca.onnx",
+    }
+    program = f"""
+import numpy as np, torch, fedkf
+x = torch.tensor(np.load({str(npz)!r})["images"])[:, None]
+model = fedkf.load({str(tmp_path / "home")!r})
+exported = torch.export.load({str(tmp_path / "home" / "oca.pt2")!r}).module()
+with torch.no_grad():
+    logits = model(x)
+    assert torch.allclose(exported(x), logits, atol=1e-5)
+np.save({str(tmp_path / "logits.npy")!r}, logits.numpy())
+import onnxruntime
+session = onnxruntime.InferenceSession({str(tmp_path / "home" / "oca.onnx")!r})
+(graph,) = session.run(None, {{"inputs": x.numpy()}})
+assert abs(graph - logits.numpy()).max() < 1e-4
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    x = torch.tensor(np.load(npz)["images"])[:, None]
+    with torch.no_grad():
+        expected = fedkf.load(run)(x).numpy()
+    assert np.array_equal(np.load(tmp_path / "logits.npy"), expected)
+
+
+def test_a_loaded_model_normalises_resizes_and_names(run: Path) -> None:
+    model = fedkf.load(run)
+    assert model.class_names == ["0", "1", "2"]
+    (name, probability), *_ = model.predict(torch.rand(2, 1, 40, 40))
+    assert name in model.class_names
+    assert 1 / 3 <= probability <= 1
+    x = torch.rand(2, 1, 16, 16)
+    with torch.no_grad():
+        assert torch.equal(model(x), model.model((x - 0.5) / 0.5))
+
+
+def test_new_data_is_evaluated_site_by_site(cli: CLI, run: Path, tmp_path: Path) -> None:
+    images, labels = np.random.default_rng(0).random((12, 16, 16)), np.arange(12) % 3
+    np.savez(tmp_path / "new.npz", images=images, labels=labels, client=["p"] * 8 + ["q"] * 4)
+    found = json.loads(cli("evaluate", run, "--data", tmp_path / "new.npz", "--json").out)
+    assert [(c["name"], c["tested"]) for c in found["clients"]] == [("p", 8), ("q", 4)]
+
+
+def test_what_cannot_be_loaded_is_explained(
+    cli: CLI, run: Path, tmp_path: Path, settings: Settings
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, sentence in [
+        (("evaluate", tmp_path / "empty"), "neither a finished run nor an exported model"),
+        (("export", run, "--readout", "ocaa"), "did you mean 'oca'"),
+        (("export", run, "--format", "pickle"), "--format pickle"),
+        (("evaluate", run, "--data", tmp_path / "gone.npz"), "no file"),
+    ]:
+        code, _, err = cli(*arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert sentence in err
+    make = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(256, 3))  # noqa: E731
+    fedkf.run(settings, algorithm="fedavg", model=make, rounds=1, out=tmp_path / "mine")
+    with pytest.raises(UserError, match=r"load it in Python with fedkf\.load"):
+        fedkf.load(tmp_path / "mine")
+    assert fedkf.load(tmp_path / "mine", model=make).shape == (1, 16, 16)
+
+
+def test_calibration_is_worked_out_by_hand() -> None:
+    p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
+    found = calibration(p, torch.tensor([0, 1, 0, 1]))
+    # bins of 0.9 (two, one right), 0.6 and 0.7 (one each, right): (2·|½−0.9| + 0.4 + 0.3) / 4
+    assert found["expected_calibration_error"] == pytest.approx((2 * 0.4 + 0.4 + 0.3) / 4)
+    assert found["accuracy"] == 0.75
+    assert found["confidence"] == pytest.approx(0.775)
+
+
+def test_the_worst_mixture_is_the_minimum_over_the_ball() -> None:
+    from scipy.optimize import minimize
+
+    random = np.random.default_rng(0)
+    for radius in (0.01, 0.5, 2.0, 100.0):
+        a, pooled = random.random(6), random.dirichlet(np.ones(6))
+        p, value = worst_mixture(a, pooled, radius)
+        assert p.sum() == pytest.approx(1)
+        assert p.min() >= 0
+        assert (((p - pooled) ** 2) / pooled).sum() <= radius + 1e-6
+        limits = [
+            {"type": "eq", "fun": lambda q: q.sum() - 1},
+            {
+                "type": "ineq",
+                "fun": lambda q, c=pooled, r=radius: r - (((q - c) ** 2) / c).sum(),
+            },
+        ]
+        best = minimize(
+            lambda q, a=a: q @ a, pooled, bounds=[(0, 1)] * 6, constraints=limits, tol=1e-12
+        )
+        assert value == pytest.approx(best.fun, abs=1e-4)
+
+
+def test_no_mixture_falls_below_the_papers_bound() -> None:
+    found = mixtures([0.9, None, 0.4, 0.7], [10, 0, 5, 20], 500, np.random.default_rng(0))
+    assert found["bound"] == 0.4
+    assert found["bound"] <= found["drawn"]["least"] <= found["drawn"]["mean"]
+    assert found["bound"] <= found["worst"] <= (9 + 2 + 14) / 35
+
+
+def test_local_training_is_alone_and_the_gain_of_federating_is_told(
+    cli: CLI, tmp_path: Path
+) -> None:
+    common = ("--set", "federation.rounds=6", "--quiet")
+    code, out, err = cli(
+        "run", "digits", "--set", "algorithm.name=local", "--out", tmp_path / "alone", *common
+    )
+    assert code == 0, err
+    assert "run the same with another algorithm" in out
+    code, out, _ = cli("run", "digits", "--out", tmp_path / "together", *common)
+    assert "gain of federating: together (OCA)" in out
+    assert out.count("client 9") == 2
+    code, out, _ = cli("evaluate", tmp_path / "together", "--against", tmp_path / "alone", "--json")
+    for client in json.loads(out)["clients"]:
+        assert client["gain"] == pytest.approx(client["accuracy"] - client["against"])
+
+
+def test_a_site_alone_never_sees_the_others(settings: Settings) -> None:
+    """What comes down makes no difference to a client's own model."""
+    from fedkf.algorithms.local import Local
+    from fedkf.core.client import Client
+    from fedkf.core.payload import Payload
+    from fedkf.runs.config import resolve
+    from fedkf.runs.setup import load_source, make_data, make_task, settle
+
+    config = resolve(settings)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    task = make_task(config, data, Local())
+    own = []
+    for offset in (0.0, 1.0):
+        down = Payload(weights={k: v + offset for k, v in task.initial_weights.items()})
+        state = None
+        for number in (1, 2):
+            client = Client(0, number, data.client(0), task, task.streams, state)
+            own.append(Local().local_update(client, down)["weights"]["linear2.bias"])
+            state = client.state
+        judged = Local().evaluate(client, Payload(aca=down["weights"]))
+        own.append(torch.tensor(float(judged.number("monitoring", "aca"))))
+    assert torch.equal(own[0], own[3])
+    assert torch.equal(own[1], own[4])
+    assert torch.equal(own[2], own[5])
+    assert not torch.equal(own[0], own[1])  # and it goes on from where it was
