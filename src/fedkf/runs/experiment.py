@@ -68,7 +68,10 @@ class Result:
 
     def frame(self) -> Any:
         """A tidy table (pandas) with one row per evaluated round and readout."""
-        import pandas as pd
+        try:
+            import pandas as pd
+        except ImportError:
+            raise UserError("a table needs pandas: pip install 'fedkf[frame]'") from None
 
         return pd.DataFrame(
             {"round": r["round"], "readout": name, **{k: s[k] for k in ("amp", "fm", "wlp")}}
