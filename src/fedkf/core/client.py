@@ -76,6 +76,7 @@ class Client:
             lr=training.lr,
             momentum=training.momentum,
             weight_decay=training.weight_decay,
+            fused=True,
         )
         return self.model
 

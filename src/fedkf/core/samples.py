@@ -42,16 +42,18 @@ class TrainedGenerator(Samples):
         weights = kept["generator"] if kept else task.initial_generator
         self.generator = task.load("generator", weights).train()
         self.parameters = dict(self.generator.named_parameters())
-        self.optimizer = torch.optim.Adam(self.parameters.values(), lr=task.generator_lr)
+        self.optimizer = torch.optim.Adam(
+            self.parameters.values(), lr=task.generator_lr, fused=True
+        )
         if kept:
             self._restore(kept["adam"])
         self.random = client.random("generator noise")
         self.size = (task.training.batch_size, task.noise)
-        self.device = task.device
+        self.device, self.dtype = task.device, next(iter(self.parameters.values())).dtype
 
     def draw(self) -> Tensor:
         noise = torch.randn(self.size, generator=self.random)
-        samples: Tensor = self.generator(noise.to(self.device))
+        samples: Tensor = self.generator(noise.to(self.device, self.dtype))
         return samples
 
     def learn(self, loss: Tensor) -> None:
@@ -71,5 +73,5 @@ class TrainedGenerator(Samples):
         for key, value in adam.items():
             field, _, name = key.partition(":")
             parameter = self.parameters[name]
-            kept = value.clone() if field == "step" else value.to(parameter.device, copy=True)
-            self.optimizer.state[parameter][field] = kept
+            place = torch.empty_like(value if field == "step" else parameter)
+            self.optimizer.state[parameter][field] = place.copy_(value)

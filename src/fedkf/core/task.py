@@ -42,6 +42,7 @@ class Task:
     noise: int = 100
     generator_lr: float = 0.001
     device: str = "cpu"
+    channels_last: bool = False
     _residents: dict[str, nn.Module] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -53,6 +54,11 @@ class Task:
     def initial_generator(self) -> Weights:
         """θ, the generators' common start (Algorithm 1, line 2), drawn from the run's seed."""
         return self._initial("generator", self._generator_factory())
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """How images and convolutions lie in memory; the results differ in the last bits."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def _generator_factory(self) -> Callable[[], nn.Module]:
         if self.make_generator is None:
@@ -69,7 +75,8 @@ class Task:
             make = self._generator_factory() if role == "generator" else self.make_model
             # Its first weights are overwritten; drawing them must not move the caller's randomness.
             with GlobalStream(0, "cpu").active():
-                self._residents[role] = make().to(self.device)
+                module = make().to(self.device)
+                self._residents[role] = module.to(memory_format=self.layout)  # type: ignore[call-overload]
         return self._residents[role]
 
     def load(self, role: str, weights: Weights) -> nn.Module:

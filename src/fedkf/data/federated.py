@@ -54,9 +54,12 @@ class FederatedData:
             self.images[train], self.labels[train], self.test_images[test], self.test_labels[test]
         )
 
-    def to(self, device: str) -> FederatedData:
-        names = ("images", "labels", "test_images", "test_labels")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+    def to(self, device: str, layout: torch.memory_format) -> FederatedData:
+        moved = {name: getattr(self, name).to(device) for name in ("labels", "test_labels")}
+        for name in ("images", "test_images"):
+            images = getattr(self, name).to(device)
+            moved[name] = images.to(memory_format=layout) if images.ndim == 4 else images
+        return replace(self, **moved)
 
     def class_counts(self, id: int) -> list[int]:
         data = self.client(id)

@@ -50,7 +50,7 @@ class Desk:
     @property
     def data(self) -> FederatedData:
         if self._on_device is None:
-            self._on_device = self._data.to(self.host.task.device)
+            self._on_device = self._data.to(self.host.task.device, self.host.task.layout)
         return self._on_device
 
     def step(self, job: Job, down: Payload) -> Reply:
@@ -87,6 +87,8 @@ class LocalEngine:
         # its own only if its parent never used several.
         torch.set_num_threads(1 if workers else threads)
         self._workers: list[Worker] = []
+        if host.task.device == "cpu":
+            _ = self._desk.data  # laid out once, before forking: workers share its pages
         if workers:
             # The first optimizer of a process imports a second's worth of PyTorch: once is enough.
             torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)

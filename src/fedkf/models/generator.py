@@ -41,9 +41,14 @@ class ImageGenerator(nn.Module):
         """From the first small image to one of the full size, before the sigmoid."""
         raise NotImplementedError
 
+    def middle(self) -> nn.Conv2d | nn.ConvTranspose2d:
+        """A layer of the body."""
+        raise NotImplementedError
+
     def forward(self, noise: Tensor) -> Tensor:
         x = self.linear(noise).view(-1, self.width, *self.start)
-        x = self.body(x)
+        # The layout of the weights decides that of everything after them.
+        x = self.body(x.contiguous(memory_format=layout_of(self.middle().weight)))
         top, left = (
             (have - want) // 2 for have, want in zip(x.shape[2:], self.shape[1:], strict=True)
         )
@@ -73,12 +78,33 @@ class ReleasedGenerator(ImageGenerator):
         for layer in (self.conv1, self.conv2, self.conv3):
             nn.init.normal_(layer.weight, 0.0, (2.0 / (9 * layer.out_channels)) ** 0.5)
 
+    def middle(self) -> nn.Conv2d:
+        return self.conv1
+
     def body(self, x: Tensor) -> Tensor:
-        x = F.interpolate(self.norm0(x), scale_factor=2)
-        x = F.interpolate(F.leaky_relu(self.norm1(self.conv1(x)), 0.2), scale_factor=2)
-        x = F.leaky_relu(self.norm2(self.conv2(x)), 0.2)
+        x = F.leaky_relu(self.norm1(double_and_convolve(self.norm0(x), self.conv1)), 0.2)
+        x = F.leaky_relu(self.norm2(double_and_convolve(x, self.conv2)), 0.2)
         out: Tensor = self.conv3(x)
         return out
+
+
+def double_and_convolve(x: Tensor, convolution: nn.Conv2d) -> Tensor:
+    """Nearest-neighbour doubling, then a 3×3 convolution, as one transposed 4×4 convolution.
+
+    A doubled image repeats every pixel, so the 3×3 kernel meets each of them with sums of its
+    entries: the full convolution of the flipped kernel with a 2×2 of ones. It is the same function
+    of the same weights with 2.25 times fewer operations.
+    """
+    kernel = convolution.weight.flip(2, 3).transpose(0, 1)
+    summed = sum(F.pad(kernel, (a, 1 - a, b, 1 - b)) for a in (0, 1) for b in (0, 1))
+    assert isinstance(summed, torch.Tensor)
+    summed = summed.contiguous(memory_format=layout_of(convolution.weight))
+    return F.conv_transpose2d(x, summed, convolution.bias, stride=2, padding=1)
+
+
+def layout_of(weight: Tensor) -> torch.memory_format:
+    last = weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+    return torch.channels_last if last else torch.contiguous_format
 
 
 class DCGAN(ImageGenerator):
@@ -104,6 +130,9 @@ class DCGAN(ImageGenerator):
             nn.init.normal_(layer.weight, 0.0, 0.02)
         for norm in (self.norm0, self.norm1, self.norm2):
             nn.init.normal_(norm.weight, 1.0, 0.02)
+
+    def middle(self) -> nn.ConvTranspose2d:
+        return self.conv1
 
     def body(self, x: Tensor) -> Tensor:
         x = F.relu(self.norm0(x))

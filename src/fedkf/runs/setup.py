@@ -166,6 +166,7 @@ def make_task(
         noise=generator.noise,
         generator_lr=generator.lr,
         device=config.engine.device,
+        channels_last=len(data.shape) == 3 and config.engine.threads == 1,
     )
     with GlobalStream(0, "cpu").active():
         check_model(task.make_model(), data.shape, data.classes, algorithm.uses_generator)
