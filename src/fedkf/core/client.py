@@ -125,7 +125,7 @@ class Client:
 
     def samples(self) -> Samples:
         """Where the inputs of distillation come from; continues from this client's state."""
-        return TrainedGenerator(self)
+        return (self.task.make_samples or TrainedGenerator)(self)
 
     @contextmanager
     def aside(self) -> Iterator[None]:

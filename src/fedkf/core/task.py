@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,7 +14,9 @@ from fedkf.core.random import GlobalStream, Streams
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from fedkf.core.client import Client
     from fedkf.core.payload import Weights
+    from fedkf.core.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Task:
     make_generator: Callable[[], nn.Module] | None = None
     noise: int = 100
     generator_lr: float = 0.001
+    make_samples: Callable[[Client], Samples] | None = None
+    mean: Sequence[float] = (0.0,)
+    std: Sequence[float] = (1.0,)
     device: str = "cpu"
     channels_last: bool = False
     _residents: dict[str, nn.Module] = field(default_factory=dict, repr=False)

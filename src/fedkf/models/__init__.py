@@ -23,6 +23,12 @@ GENERATORS = {
     "dcgan": "fedkf.models.generator:DCGAN",
     "mlp": "fedkf.models.mlp:VectorGenerator",
 }
+SAMPLES = {
+    "trained": "fedkf.core.samples:TrainedGenerator",
+    "noise": "fedkf.models.samples:Noise",
+    "field": "fedkf.models.samples:Field",
+    "warp": "fedkf.models.samples:Warp",
+}
 FOR_IMAGES = ("lenet5", "resnet8", "released", "dcgan")
 
 
@@ -32,7 +38,7 @@ def check_name(key: str, name: str, known: Mapping[str, str]) -> None:
         raise UserError(f"{key}: no {name!r}; {nearest(name, known)}")
 
 
-def find(key: str, name: str, known: Mapping[str, str]) -> Callable[..., nn.Module]:
+def find(key: str, name: str, known: Mapping[str, str]) -> Callable[..., Any]:
     """The factory of that name."""
     check_name(key, name, known)
     if name == "python":

@@ -153,6 +153,7 @@ def _with_algorithm(
 
     models.check_name("model.name", config.model.name, models.MODELS)
     models.check_name("generator.name", config.generator.name, models.GENERATORS)
+    models.check_name("generator.samples", config.generator.samples, models.SAMPLES)
     kind = algorithm or algorithms.get(config.algorithm.name)
     options = {k: v for k, v in given.items() if k != "name"}
     made = kind.create({**kind.fidelity.get(config.fidelity, {}), **options})

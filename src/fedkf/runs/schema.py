@@ -101,6 +101,9 @@ class Overall(Section):
 class Generator(Section):
     """The generator of algorithms that have one; accepted and unused by the others."""
 
+    samples: str = Field(
+        "trained", description="what is distilled on: trained, noise, field, warp or module:object"
+    )
     name: str = Field("dcgan", description="dcgan, released, mlp or package.module:factory")
     width: Count = Field(128, description="channels: width, width, width/2")
     noise: Count = Field(100, description="length of the noise vector")

@@ -165,6 +165,9 @@ def make_task(
         make_generator=partial(models.build, "generator.name", make_generator, offered),
         noise=generator.noise,
         generator_lr=generator.lr,
+        make_samples=models.find("generator.samples", generator.samples, models.SAMPLES),
+        mean=config.data.mean or (0.0,),
+        std=config.data.std or (1.0,),
         device=config.engine.device,
         channels_last=len(data.shape) == 3 and config.engine.threads == 1,
     )

@@ -1,0 +1,81 @@
+"""Samples that cost next to nothing: no generator, no pass back through the teacher."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional as F
+
+from fedkf.core.errors import UserError
+from fedkf.core.samples import Samples
+from fedkf.data.federated import normalise
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedkf.core.client import Client
+
+
+class FreeSamples(Samples):
+    """Draws from the client's own random stream and normalises as the data is."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.task = client, client.task
+        self.random = client.random("samples")
+        self.count = client.task.training.batch_size
+        if len(self.task.shape) != 3 and not isinstance(self, Noise):
+            raise UserError("generator.samples: field and warp make images; noise makes any inputs")
+
+    def draw(self) -> Tensor:
+        x = self.make().to(self.task.device)
+        if x.ndim != 4:
+            return x
+        return normalise(x, self.task.mean, self.task.std).to(memory_format=self.task.layout)
+
+    def make(self) -> Tensor:
+        """Images in [0, 1], or other inputs as they are."""
+        raise NotImplementedError
+
+
+class Noise(FreeSamples):
+    """Uniform noise; for inputs that are no images, normal noise."""
+
+    def make(self) -> Tensor:
+        size = (self.count, *self.task.shape)
+        if len(size) == 4:
+            return torch.rand(size, generator=self.random)
+        return torch.randn(size, generator=self.random)
+
+
+class Field(FreeSamples):
+    """Smooth random fields: coarse noise, enlarged, with the contrast of drawings."""
+
+    coarseness = 4
+
+    def make(self) -> Tensor:
+        channels, height, width = self.task.shape
+        coarse = (-(-height // self.coarseness), -(-width // self.coarseness))
+        noise = torch.randn((self.count, channels, *coarse), generator=self.random)
+        smooth = F.interpolate(noise, size=(height, width), mode="bicubic", align_corners=False)
+        return torch.sigmoid(3 * smooth)
+
+
+class Warp(FreeSamples):
+    """The client's own images under random affine maps, laid over each other in pairs."""
+
+    strength = 0.35
+
+    def make(self) -> Tensor:
+        return torch.maximum(self.warped(), self.warped())
+
+    def warped(self) -> Tensor:
+        images = self.client.data.images
+        index = torch.randint(len(images), (self.count,), generator=self.random)
+        column = (1, -1, 1, 1)
+        mean, std = (torch.tensor([*v]).view(column) for v in (self.task.mean, self.task.std))
+        x = images[index].cpu() * std + mean
+        identity = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+        maps = identity + self.strength * torch.randn((self.count, 2, 3), generator=self.random)
+        grid = F.affine_grid(maps, list(x.shape), align_corners=False)
+        return F.grid_sample(x, grid, align_corners=False)
