@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Settings
+from conftest import Settings, model_bytes
 
 import fedkf
 
@@ -38,6 +38,20 @@ def test_no_test_data_at_all_trains_and_says_so(settings: Settings) -> None:
 def test_rounds_that_are_not_evaluated_are_null_and_the_last_always_is(settings: Settings) -> None:
     history = fedkf.run(settings, rounds=5, evaluate_every=2).history
     assert [r["readouts"] is not None for r in history] == [False, True, False, True, True]
+
+
+def test_evaluation_on_a_sample_names_its_clients_and_changes_no_model(
+    settings: Settings, tmp_path: Path
+) -> None:
+    some = fedkf.run(settings, algorithm="fedavg", evaluate_clients=2, out=tmp_path / "some")
+    full = fedkf.run(settings, algorithm="fedavg", out=tmp_path / "full")
+    assert model_bytes(tmp_path / "some") == model_bytes(tmp_path / "full")
+    everyone = full.history[-1]["readouts"]["oca"]
+    for record in some.history:
+        assert record["readouts"]["oca"]["clients"] == some.history[0]["readouts"]["oca"]["clients"]
+    sample = some.history[-1]["readouts"]["oca"]
+    assert len(sample["clients"]) == 2
+    assert sample["accuracy"] == [everyone["accuracy"][k] for k in sample["clients"]]
 
 
 def test_m_is_at_least_one_and_rounded(settings: Settings) -> None:

@@ -204,11 +204,14 @@ def show_gain(folder: Path) -> None:
             continue
         here, there = (r.rounds()[-1]["readouts"] for r in (run, other))
         federated, local = (there, here) if alone else (here, there)
-        names = [c["name"] for c in run.read_json("partition.json")["clients"]]
+        clients = run.read_json("partition.json")["clients"]
         title = path.name if alone else run.path.name
         for readout, score in federated.items():
-            own = local[readout]["accuracy"]
-            out.print(gain_table(f"{title} ({readout.upper()})", score["accuracy"], own, names))
+            own = dict(zip(local[readout]["clients"], local[readout]["accuracy"], strict=True))
+            names = [clients[k]["name"] for k in score["clients"]]
+            alone_there = [own.get(k) for k in score["clients"]]
+            heading = f"{title} ({readout.upper()})"
+            out.print(gain_table(heading, score["accuracy"], alone_there, names))
         return
     if alone:
         out.print(

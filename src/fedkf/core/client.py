@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fedkf.core.codec import Codec
 from fedkf.core.errors import UserError, disk_error
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream, Streams
@@ -200,17 +201,19 @@ class ClientHost:
         streams: Streams,
         states: Versions,
         data: Callable[[int], ClientData],
+        codec: Codec | None = None,
     ) -> None:
         self.algorithm, self.task, self.streams = algorithm, task, streams
-        self.states, self.data = states, data
+        self.states, self.data, self.codec = states, data, codec or Codec()
 
-    def perform(self, call: Call, down: Payload) -> Reply:
+    def perform(self, call: Call, wire: Payload) -> Reply:
         """Run a step. What goes wrong in it is a StepFailed; our own disk's errors stop the run."""
         state = None if call.start is None else self.states.load(call.client, call.start)
         try:
             client = Client(
                 call.client, call.round, self.data(call.client), self.task, self.streams, state
             )
+            down = wire if call.step == "evaluate" else self.codec.decode_down(wire)
             seed = self.streams.integer(f"global {call.step}", call.round, call.client)
             with GlobalStream(seed, self.task.device).active():
                 upload: Payload = getattr(self.algorithm, call.step)(client, down)
@@ -218,6 +221,7 @@ class ClientHost:
                 kind = type(upload).__name__
                 raise TypeError(f"{call.step} returned {kind}, not a Payload")
             refuse_undeclared(self.algorithm, upload)
+            upload = self.codec.encode_up(upload, down)
         except UserError:
             raise
         except Exception as error:

@@ -59,6 +59,7 @@ class Schedule:
     evaluate_every: int = 1
     checkpoint_every: int = 1
     scope: Scope = "all"
+    evaluate_clients: int | None = None
 
 
 def active_clients(fraction: float, clients: int) -> int:
@@ -118,7 +119,7 @@ class Federation:
         clients = len(self.server.sizes)
         count = active_clients(self.schedule.fraction, clients)
         random = self.server.streams.numpy_generator("selection", round)
-        return sorted(int(k) for k in random.choice(clients, count, replace=False))
+        return sorted(random.choice(clients, count, replace=False).tolist())
 
     def _round(self, round: int, state: Payload) -> Payload:
         server, clock = self.server, Clock()
@@ -205,8 +206,16 @@ class Federation:
             scores[name] = {**summary, "clients": counts.clients, "accuracy": accuracy}
         return scores
 
+    def judges(self) -> Sequence[int]:
+        """The clients whose test data count: all, or a sample that stays the same for the run."""
+        total, wanted = len(self.server.sizes), self.schedule.evaluate_clients
+        if wanted is None or wanted >= total:
+            return range(total)
+        random = self.server.streams.numpy_generator("evaluation")
+        return sorted(random.choice(total, wanted, replace=False).tolist())
+
     def _count(self, readouts: Mapping[str, Weights]) -> Counts:
-        clients = sorted(self.server.sizes)
+        clients = self.judges()
         down = Payload()
         for name, weights in readouts.items():
             down.add(name, weights, "weights")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from fedkf.core.client import Call, Reply
+from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError
 from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload, Weights
@@ -86,6 +87,7 @@ class Server:
         ledger: Ledger,
         make_memory: Callable[[str], Memory],
         min_clients: int = 1,
+        codec: Codec | None = None,
     ) -> None:
         self.task, self.sizes, self.streams = task, sizes, streams
         self.round = 0
@@ -99,6 +101,7 @@ class Server:
         self.memories: dict[str, Memory] = {}
         self._engine, self._states, self._ledger = engine, states, ledger
         self._make_memory, self._min_clients = make_memory, min_clients
+        self._codec = codec or Codec()
         self._exchanges = 0
         self.seconds_training = 0.0
 
@@ -128,15 +131,21 @@ class Server:
         start = self._states.latest
         calls = [Call(step, k, self.round, start.get(k), version) for k in sorted(clients)]
         training = step != "evaluate"
-        self._ledger.down(down, len(calls), training)
+        wire = self._codec.encode_down(down) if training else down
+        self._ledger.down(wire, len(calls), training)
+        down = self._codec.decode_down(wire) if training else down  # as the clients see it
         began = time.perf_counter()
         uploads: dict[int, Upload] = {}
         refused: dict[int, Refusal] = {}
-        for reply in self._engine.exchange(calls, down):
-            client, upload = reply.call.client, reply.upload
+        for reply in self._engine.exchange(calls, wire):
+            client, upload, reason = reply.call.client, reply.upload, reply.error
             if upload is not None:
                 self._ledger.up(upload, training)
-            reason = reply.error if upload is None else fault(upload, down)
+                try:
+                    upload = self._codec.decode_up(upload, down)
+                    reason = fault(upload, down)
+                except (KeyError, RuntimeError) as error:
+                    reason = f"it cannot be decoded ({type(error).__name__}: {error})"
             if reason or upload is None:
                 self._states.discard(client, version)
                 refused[client] = Refusal(client, reason, reply.details)

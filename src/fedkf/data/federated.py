@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -38,14 +39,15 @@ class FederatedData:
     def classes(self) -> int:
         return len(self.class_names)
 
-    @property
+    @cached_property
     def sizes(self) -> dict[int, int]:
         """Training samples per client."""
-        return {k: int(n) for k, n in enumerate(np.diff(self.offsets))}
+        return dict(enumerate(np.diff(self.offsets).tolist()))
 
-    @property
+    @cached_property
     def test_sizes(self) -> list[int]:
-        return [int(n) for n in np.diff(self.test_offsets)]
+        sizes: list[int] = np.diff(self.test_offsets).tolist()
+        return sizes
 
     def client(self, id: int) -> ClientData:
         train = slice(*self.offsets[id : id + 2])
@@ -61,10 +63,16 @@ class FederatedData:
             moved[name] = images.to(memory_format=layout) if images.ndim == 4 else images
         return replace(self, **moved)
 
-    def class_counts(self, id: int) -> list[int]:
-        data = self.client(id)
-        labels = torch.cat([data.labels, data.test_labels]).cpu()
-        return [int(n) for n in labels.bincount(minlength=self.classes)]
+    def class_counts(self) -> NDArray[np.int64]:
+        """Samples of each client (rows) and class (columns), training and test together."""
+        counts = np.zeros((len(self.names), self.classes), dtype=np.int64)
+        for labels, offsets in (
+            (self.labels, self.offsets),
+            (self.test_labels, self.test_offsets),
+        ):
+            owners = np.repeat(np.arange(len(self.names)), np.diff(offsets))
+            np.add.at(counts, (owners, labels.cpu().numpy()), 1)
+        return counts
 
     def digest(self) -> str:
         """A hash of every sample and of who holds it."""

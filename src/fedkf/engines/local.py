@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedkf.core.algorithm import correct
@@ -57,15 +56,17 @@ class Desk:
         return self.host.perform(Call(**job["call"]), down)
 
     def count(self, job: Job, down: Payload) -> Payload:
-        """Which samples of a slice of all clients' test data each readout classifies correctly."""
-        span = slice(job["start"], job["stop"])
-        hits = {}
+        """How many test samples of some clients each readout classifies correctly."""
+        parts = [self.data.client(k) for k in job["clients"]]
+        images = torch.cat([part.test_images for part in parts])
+        labels = torch.cat([part.test_labels for part in parts])
+        sizes = [len(part.test_labels) for part in parts]
+        counts = {}
         for name in down:
             model = self.host.task.load("student", down[name]).eval()
-            hits[name] = correct(
-                model, self.data.test_images[span], self.data.test_labels[span], CHUNK
-            )
-        return Payload(hits=hits)
+            hits = correct(model, images, labels, CHUNK).split(sizes)
+            counts[name] = torch.stack([part.sum() for part in hits])
+        return Payload(counts=counts)
 
 
 class LocalEngine:
@@ -131,26 +132,23 @@ class LocalEngine:
         down = Payload()
         for name, weights in readouts.items():
             down.add(name, weights, "weights")
-        starts = range(0, len(self.data.test_labels), CHUNK)
-        jobs: list[Job] = [{"do": "count", "start": s, "stop": s + CHUNK} for s in starts]
-        hits: dict[tuple[int, str], torch.Tensor] = {}
+        tested = self.data.test_sizes
+        jobs: list[Job] = [{"do": "count", "clients": g} for g in grouped(clients, tested)]
+        counts: dict[str, dict[int, int]] = {name: dict.fromkeys(clients, 0) for name in readouts}
+
+        def keep(job: Job, answer: Payload) -> None:
+            for name, values in answer["counts"].items():
+                counts[name].update(zip(job["clients"], values.tolist(), strict=True))
+
         if self._workers:
             for job, header, payload in self._dispatch(jobs, down):
                 if "error" in header:
                     raise FedkfError(f"evaluation failed: {header['error']}")
-                for name, tensor in Payload.from_bytes(payload)["hits"].items():
-                    hits[job["start"], name] = tensor
+                keep(job, Payload.from_bytes(payload))
         else:
             for job in jobs:
-                for name, tensor in self._desk.count(job, down)["hits"].items():
-                    hits[job["start"], name] = tensor
-        correct_per_client = {}
-        for name in readouts:
-            flags = np.concatenate([hits[s, name].numpy() for s in starts] or [np.zeros(0, bool)])
-            running = np.concatenate([[0], np.cumsum(flags)])
-            counts = np.diff(running[self.data.test_offsets])
-            correct_per_client[name] = [int(counts[k]) for k in clients]
-        tested = self.data.test_sizes
+                keep(job, self._desk.count(job, down))
+        correct_per_client = {name: list(found.values()) for name, found in counts.items()}
         return Counts(list(clients), [tested[k] for k in clients], correct_per_client)
 
     def close(self) -> None:
@@ -204,6 +202,21 @@ class LocalEngine:
                     kind = UserError if header["stop"] == "user" else FedkfError
                     raise kind(header["error"])
                 yield job, header, payload
+
+
+def grouped(clients: Sequence[int], tested: Sequence[int]) -> list[list[int]]:
+    """Neighbouring clients whose test samples make up a few passes; those without are left out."""
+    groups: list[list[int]] = []
+    room = 0
+    for k in clients:
+        if tested[k] == 0:
+            continue
+        if room <= 0:
+            groups.append([])
+            room = 2 * CHUNK
+        groups[-1].append(k)
+        room -= tested[k]
+    return groups
 
 
 def describe(job: Job) -> str:

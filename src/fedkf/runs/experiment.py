@@ -15,6 +15,7 @@ import torch
 
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import ClientHost
+from fedkf.core.codec import Codec
 from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import Federation, Observer, Record, Schedule, active_clients
 from fedkf.core.ledger import Ledger
@@ -163,7 +164,8 @@ def _execute(
     (run / "summary.json").unlink(missing_ok=True)
     ledger, states = Ledger(), checkpoint.versions("clients")
     ledger.up(Payload(sizes={"train": 0}), training=True, copies=len(sizes))
-    host = ClientHost(algorithm, task, task.streams, states, data.client)
+    codec = Codec(config.transport.downlink, config.transport.uplink)
+    host = ClientHost(algorithm, task, task.streams, states, data.client, codec)
     writer = Writer(run, settings.rounds)
     with recording_the_end(writer):
         engine = LocalEngine(host, data, choose_workers(config, active), config.engine.threads, say)
@@ -180,6 +182,7 @@ def _execute(
                     sizes,
                 ),
                 settings.min_clients,
+                codec,
             )
             schedule = Schedule(
                 settings.rounds,
@@ -187,6 +190,7 @@ def _execute(
                 settings.evaluate_every,
                 config.output.checkpoint_every,
                 config.overall.scope,
+                settings.evaluate_clients,
             )
             federation = Federation(
                 algorithm, server, engine, schedule, ledger, checkpoint, [writer, *observers]

@@ -87,6 +87,9 @@ class FederationSettings(Section):
     weight_decay: NotNegative = Field(0.0, description="of local SGD")
     seed: Seed = Field(0, description="of initial weights, selection, batches and noise")
     evaluate_every: Count = Field(1, description="rounds; the last one is always evaluated")
+    evaluate_clients: Count | None = Field(
+        None, description="evaluate on a sample of so many clients; none means all"
+    )
     min_clients: Count = Field(1, description="usable uploads that a round needs")
 
 
@@ -128,6 +131,17 @@ class EngineSettings(Section):
         return value
 
 
+class Transport(Section):
+    """How weights are sent; bytes are counted as sent, algorithms see decoded values."""
+
+    downlink: Literal["full", "delta8", "delta4"] = Field(
+        "full", description="a second model down: full, or its difference in 8 or 4 bits"
+    )
+    uplink: Literal["full", "half", "delta8"] = Field(
+        "full", description="the model up: full, in float16, or its difference in 8 bits"
+    )
+
+
 class Output(Section):
     """What is written where."""
 
@@ -148,6 +162,7 @@ class Config(Section):
     overall: Overall = Overall()
     generator: Generator = Generator()
     engine: EngineSettings = EngineSettings()
+    transport: Transport = Transport()
     output: Output = Output()
 
 

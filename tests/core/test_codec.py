@@ -1,0 +1,87 @@
+"""Lighter messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Settings, model_bytes
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedkf
+from fedkf.core.codec import Codec, pack, quantise, restore, unpack
+from fedkf.core.payload import Payload
+
+
+@given(st.lists(st.integers(-7, 7), min_size=1, max_size=33))
+def test_four_bits_are_packed_without_loss(numbers: list[int]) -> None:
+    whole = torch.tensor(numbers, dtype=torch.int8)
+    packed = pack(whole)
+    assert packed.nbytes == (len(numbers) + 1) // 2
+    assert torch.equal(unpack(packed, len(numbers)), whole)
+
+
+@pytest.mark.parametrize(("bits", "top"), [(8, 127), (4, 7)])
+def test_a_difference_is_restored_to_half_a_step(bits: int, top: int) -> None:
+    torch.manual_seed(0)
+    base = {"w": torch.randn(5, 7), "same": torch.ones(3), "n": torch.tensor(3)}
+    new = {"w": base["w"] + 0.1 * torch.randn(5, 7), "same": torch.ones(3), "n": torch.tensor(9)}
+    got = restore(quantise(new, base, bits), base, bits)
+    step = (new["w"] - base["w"]).abs().max() / top
+    assert (got["w"] - new["w"]).abs().max() <= step / 2 + 1e-6
+    assert torch.equal(got["same"], new["same"])
+    assert got["n"].item() == 9
+
+
+def test_nan_is_not_hidden() -> None:
+    base = {"w": torch.zeros(3)}
+    got = restore(quantise({"w": torch.tensor([1.0, float("nan"), 2.0])}, base, 8), base, 8)
+    assert not got["w"].isfinite().all()
+
+
+def test_only_further_models_are_encoded_on_the_way_down() -> None:
+    down = Payload(weights={"w": torch.zeros(100)})
+    down.add("teacher", {"w": torch.rand(100)}, "weights")
+    down.add("generator", {"g": torch.rand(50)}, "weights")
+    for name, size in (("full", 400), ("delta8", 104), ("delta4", 54)):
+        codec = Codec(downlink=name)
+        wire = codec.encode_down(down)
+        assert wire.nbytes() == {"weights": 400 + size + 200}
+        back = codec.decode_down(Payload.from_bytes(wire.to_bytes()))
+        assert torch.equal(back["weights"]["w"], down["weights"]["w"])
+        assert torch.equal(back["generator"]["g"], down["generator"]["g"])
+        assert torch.allclose(back["teacher"]["w"], down["teacher"]["w"], atol=0.08)
+
+
+@pytest.mark.parametrize(
+    ("downlink", "uplink", "down", "up"),
+    [
+        ("full", "full", 2.0, 1.0),
+        ("delta8", "full", 1.25, 1.0),
+        ("delta4", "full", 1.125, 1.0),
+        ("full", "half", 2.0, 0.5),
+        ("delta8", "delta8", 1.25, 0.25),
+    ],
+)
+def test_bytes_are_counted_as_sent_and_results_are_as_reproducible(
+    settings: Settings, tmp_path: Path, downlink: str, uplink: str, down: float, up: float
+) -> None:
+    settings["transport"] = {"downlink": downlink, "uplink": uplink}
+    result = fedkf.run(settings, out=tmp_path / "a")
+    model = sum(t.nbytes for t in result.weights["aca"].values())
+    exchanged = result.summary["bytes"]
+    assert exchanged["down"] / (9 * model) == pytest.approx(down, abs=0.01)
+    assert exchanged["up"] / (9 * model) == pytest.approx(up, abs=0.01)
+    fedkf.run(settings, workers=2, out=tmp_path / "b")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    plain = fedkf.run(settings, transport={"downlink": "full", "uplink": "full"})
+    for name, tensor in plain.weights["oca"].items():
+        assert torch.allclose(tensor, result.weights["oca"][name], atol=0.02), name
+
+
+def test_eight_bits_down_cost_little_more_than_fedavg(settings: Settings) -> None:
+    kf = fedkf.run(settings, transport={"downlink": "delta8"}).summary["bytes"]
+    avg = fedkf.run(settings, algorithm="fedavg").summary["bytes"]
+    assert sum(kf.values()) / sum(avg.values()) < 1.15
