@@ -141,7 +141,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Of the partition and of the training.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """FedAvg against FedKF on the embedded digits: a table and a figure in two minutes."""
+    """FedAvg against FedKF on the embedded digits: a table and a figure."""
     from fedkf.cli.demo import run_demo
 
     run_demo(out_, workers, seed, quiet)
