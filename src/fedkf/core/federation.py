@@ -94,7 +94,9 @@ class Federation:
         self.ledger.counts = saved.ledger
         for name, payload in saved.payloads.items():
             if name.startswith("memory-"):
-                self.server.memory(name.removeprefix("memory-")).restore(payload)
+                # All sizes being 1, weighted and unweighted are the same.
+                weighted = payload.number("about", "total") != len(self.server.sizes)
+                self.server.memory(name.removeprefix("memory-"), weighted).restore(payload)
         self._remember_overall()
         finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
         if finals and saved.round == self.schedule.rounds:

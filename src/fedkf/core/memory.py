@@ -87,7 +87,12 @@ class Memory:
 
     def state(self) -> Payload:
         """What a checkpoint keeps beside the slots."""
-        about = {"seen": self._seen_size, "largest": self._largest, "updates": self._updates}
+        about: dict[str, int] = {
+            "seen": self._seen_size,
+            "largest": self._largest,
+            "updates": self._updates,
+            "total": self.total,
+        }
         return Payload(sum=self._sum, integers=self._integers, about=about)
 
     def restore(self, state: Payload) -> None:

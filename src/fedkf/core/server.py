@@ -85,7 +85,7 @@ class Server:
         engine: Engine,
         states: Versions,
         ledger: Ledger,
-        make_memory: Callable[[str], Memory],
+        make_memory: Callable[[str, Mapping[int, int]], Memory],
         min_clients: int = 1,
         codec: Codec | None = None,
     ) -> None:
@@ -115,10 +115,11 @@ class Server:
         """A random stream of the server for this round and purpose."""
         return self.streams.numpy_generator(purpose, self.round)
 
-    def memory(self, name: str) -> Memory:
-        """A per-client store with an exact running weighted mean, kept across rounds."""
+    def memory(self, name: str, weighted: bool = True) -> Memory:
+        """A per-client store with an exact running mean, by size or not, for all rounds."""
         if name not in self.memories:
-            self.memories[name] = self._make_memory(name)
+            sizes = self.sizes if weighted else dict.fromkeys(self.sizes, 1)
+            self.memories[name] = self._make_memory(name, sizes)
         return self.memories[name]
 
     def exchange(self, step: str, clients: Sequence[int], down: Payload) -> list[Upload]:

@@ -65,6 +65,11 @@ class Task:
         """How images and convolutions lie in memory; the results differ in the last bits."""
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
+    @cached_property
+    def parameters(self) -> list[str]:
+        """The names of what is learned; the other tensors of a model are buffers."""
+        return [name for name, _ in self.resident("student").named_parameters()]
+
     def _generator_factory(self) -> Callable[[], nn.Module]:
         if self.make_generator is None:
             raise ValueError("this task has no generator")

@@ -177,9 +177,9 @@ def _execute(
                 engine,
                 states,
                 ledger,
-                lambda name: Memory(
+                lambda name, counts: Memory(
                     SlotFiles(checkpoint.versions(f"slots-{name}"), lambda: str(server.round)),
-                    sizes,
+                    counts,
                 ),
                 settings.min_clients,
                 codec,

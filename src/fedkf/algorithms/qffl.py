@@ -1,0 +1,49 @@
+"""q-FFL, as q-FedAvg (Li et al., 2020): clients with a higher loss weigh more.
+
+The loss is that of the model that came down, on all of the client's training data; local training
+is as in FedAvg, L is the inverse of its learning rate, and clients count alike whatever their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.arithmetic import combine, squared_norm, subtract
+
+if TYPE_CHECKING:
+    from fedkf.core.client import Client
+    from fedkf.core.payload import Payload
+    from fedkf.core.server import Server, Upload
+
+
+@dataclass(frozen=True)
+class QFFL(Algorithm):
+    """w ← w − Σ F_k^q g_k / Σ (q F_k^(q−1) ‖g_k‖² + L F_k^q) with g_k = L (w − w_k)."""
+
+    name: ClassVar[str] = "qffl"
+    fairness_aware: ClassVar[bool] = True
+    discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
+    q: float = option(0.1, "how much a high loss counts; 0 gives the plain mean", at_least=0)
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        model, data = client.start(down["weights"]).eval(), client.data
+        with torch.no_grad():
+            parts = zip(data.images.split(256), data.labels.split(256), strict=True)
+            loss = sum(client.task.loss(model(x), y).item() * len(y) for x, y in parts)
+        upload = super().local_update(client, down)
+        return upload.add("local_loss", {"value": loss / client.size})
+
+    def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+        start, rate = state["weights"], 1 / server.task.training.lr
+        total, scale = combine(torch.zeros_like, start), 0.0
+        for upload in uploads:
+            loss = max(float(upload.number("local_loss", "value")), 1e-10)
+            gradient = combine(lambda d: rate * d, subtract(start, upload["weights"]))
+            total = combine(lambda t, g, f=loss**self.q: t + f * g, total, gradient)
+            scale += self.q * loss ** (self.q - 1) * squared_norm(gradient) + rate * loss**self.q
+        return state.replace(weights=combine(lambda w, t: w - t / scale, start, total))
