@@ -176,3 +176,4 @@ def test_what_each_sends_is_measured() -> None:
 
     assert (measure(Scaffold())["bytes_down"], measure(Scaffold())["bytes_up"]) == (2, 2)
     assert measure(QFFL())["discloses"] == ["weights", "local_loss"]
+    assert measure(QFFL())["passes"]["classifier_forward"] == 1  # its loss is outside the steps

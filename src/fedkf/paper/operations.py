@@ -43,12 +43,17 @@ class Passes:
     steps: int = 0
     counting: bool = False
 
-    def watch(self, module: nn.Module, role: str) -> None:
+    def watch(self, module: nn.Module, role: str, only_training: bool) -> None:
+        """Count passes through a module; `only_training` leaves out those of evaluation mode."""
         layers = [
             m for m in module.modules() if next(m.parameters(recurse=False), None) is not None
         ]
         for layer in (layers[0], layers[-1]):
-            layer.register_forward_hook(lambda m, inputs, output: self._forward(role, output))
+            layer.register_forward_hook(
+                lambda m, inputs, output: (
+                    self._forward(role, output) if m.training or not only_training else None
+                )
+            )
 
     def _forward(self, role: str, output: Tensor) -> None:
         if not self.counting:
@@ -125,7 +130,9 @@ def counting(algorithm: Algorithm, passes: Passes) -> Algorithm:
 def watch_residents(task: Task, passes: Passes) -> None:
     for role in ("student", "teacher", "generator"):
         if role not in task._residents:
-            passes.watch(task.resident(role), "generator" if role == "generator" else "classifier")
+            kind = "generator" if role == "generator" else "classifier"
+            # A pass outside the steps, such as a loss of the starting model, is not one of them.
+            passes.watch(task.resident(role), kind, only_training=role == "student")
 
 
 def tiny_model() -> nn.Module:
