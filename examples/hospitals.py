@@ -43,6 +43,7 @@ result = fedkf.run(
     lr=0.05,
     generator={"width": 16},
     out=path.parent / f"{path.name}-run",
+    resume=True,
 )
 names = [client["name"] for client in result.partition["clients"]]
 for name, accuracy in zip(names, result.history[-1]["readouts"]["oca"]["accuracy"], strict=True):

@@ -14,9 +14,9 @@ table = load_breast_cancer()
 x = torch.tensor(table.data, dtype=torch.float32)
 y = torch.tensor(table.target)
 
-# Constants that everybody knows beforehand; never statistics pooled from the sites.
-scale = x[:100].std(0)
-centre = x[:100].mean(0)
+# Constants that are agreed on beforehand; the first rows stand for a public reference sample.
+centre, scale = x[:100].mean(0), x[:100].std(0)
+x, y = x[100:], y[100:]
 
 common = dict(
     dataset=TensorDataset(x, y),

@@ -49,6 +49,12 @@ def run(
     ['aca', 'oca']
     """
     source = None
+    if clients is not None and not isinstance(clients, int | Mapping):
+        raise UserError(
+            f"clients is a {type(clients).__name__}; it must be a number, or map names to Datasets"
+        )
+    if isinstance(clients, Mapping) and dataset is not None:
+        raise UserError("give clients={name: Dataset, …} or dataset=…, not both")
     if isinstance(clients, Mapping):
         source = from_object(clients)
     elif dataset is not None:

@@ -97,6 +97,7 @@ def test_a_source_of_the_users_own_is_found_by_name(
         "import torch\n"
         "from torch.utils.data import TensorDataset\n"
         "def load():\n"
+        "    torch.manual_seed(0)\n"
         "    x, y = torch.rand(30, 6), torch.arange(30) % 3\n"
         "    return {'p': TensorDataset(x[:20], y[:20]), 'q': TensorDataset(x[20:], y[20:])}\n"
         "def model(shape, classes):\n"
@@ -188,3 +189,54 @@ def test_images_need_a_model_for_them_and_vectors_another(settings: Settings) ->
         fedkf.run(settings, dataset=vectors, clients=2)
     result = fedkf.run(settings, dataset=vectors, clients=2, model="mlp", rounds=2)
     assert "kl" in result.history[1]["losses"]
+
+
+class Named(TensorDataset):
+    """A Dataset that numbers its own classes, as an image folder does."""
+
+    def __init__(self, classes: list[str]) -> None:
+        super().__init__(X[:10], torch.arange(10) % len(classes))
+        self.classes = classes
+
+
+def test_sites_that_number_their_own_classes_are_matched_by_name() -> None:
+    sites = {"a": Named(["ill", "well"]), "b": Named(["ill", "unsure"])}
+    source = from_object(sites)
+    assert source.class_names == ["ill", "unsure", "well"]
+    assert source.labels[:2].tolist() == [0, 2]
+    assert source.labels[10:12].tolist() == [0, 1]
+    ordered = from_object(sites, class_names=["well", "unsure", "ill"])
+    assert ordered.labels[:2].tolist() == [2, 0]
+
+
+def test_class_names_and_limit_apply_to_data_given_in_python(settings: Settings) -> None:
+    del settings["data"]
+    wanted = {"class_names": ["x", "y", "z"], "limit": 4, "partition": "iid"}
+    result = fedkf.run(settings, dataset=TensorDataset(X, Y), clients=2, data=wanted, rounds=1)
+    assert result.partition["class_names"] == ["x", "y", "z"]
+    assert sum(c["train"] + c["test"] for c in result.partition["clients"]) == 12
+    for data, sentence in [
+        ({"class_names": ["x", "y"]}, "has 2 names but the labels go up to 2"),
+        ({"class_names": ["x", "x", "y"]}, "must be names that all differ"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            fedkf.run(settings, dataset=TensorDataset(X, Y), clients=2, data=data)
+
+
+def test_clients_in_another_form_are_refused(settings: Settings) -> None:
+    data = TensorDataset(X, Y)
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"clients": [data]}, "clients is a list; it must be a number, or map names"),
+        ({"clients": {"a": data}, "dataset": data}, "not both"),
+    ]
+    for given, sentence in mistakes:
+        with pytest.raises(UserError, match=sentence):
+            fedkf.run(settings, **given)
+
+
+def test_simulated_clients_do_not_carry_the_names_of_sites(settings: Settings) -> None:
+    del settings["data"]
+    sites = {"north": TensorDataset(X[:20], Y[:20]), "south": TensorDataset(X[20:], Y[20:])}
+    mixed = {"partition": "iid", "clients": 2}
+    result = fedkf.run(settings, clients=sites, data=mixed, fraction=1.0, rounds=1)
+    assert [c["name"] for c in result.partition["clients"]] == ["client 0", "client 1"]

@@ -26,7 +26,7 @@ def make(labels: list[int], owners: list[int], **options: object) -> FederatedDa
     inputs = np.zeros((len(labels), 1, 2, 2))
     source = Source(inputs, np.array(labels), ["x", "y", "z"], np.array(owners), names)
     parts = [np.flatnonzero(np.array(owners) == k) for k in range(count)]
-    return federate(source, parts, Preparation(**options), Streams(0))  # type: ignore[arg-type]
+    return federate(source, parts, Preparation(**options), Streams(0), names)  # type: ignore[arg-type]
 
 
 def test_heterogeneity_is_worked_out_by_hand() -> None:
@@ -66,21 +66,30 @@ def test_a_rotation_by_a_quarter_turns_the_image() -> None:
 
 def test_shifts_differ_between_clients_and_not_between_training_and_test() -> None:
     x = torch.rand(50, 1, 12, 12)
-    same = [shift(x, ["contrast"], 0.8, Streams(0).torch_generator("shift", client=3))] * 2
-    other = shift(x, ["contrast"], 0.8, Streams(0).torch_generator("shift", client=4))
-    assert torch.equal(*same)
-    assert not torch.allclose(same[0], other, atol=1e-2)
-    spread = (same[0] - 0.5).std() / (x - 0.5).std()
+    kinds = ["noise", "rotate", "contrast"]
+
+    def contrast(client: int, count: int) -> float:
+        """How far black and white are apart, after everything that was drawn before."""
+        flat = torch.stack([torch.zeros(1, 12, 12), torch.ones(1, 12, 12)]).repeat(count, 1, 1, 1)
+        amounts = Streams(0).torch_generator("shift", client=client)
+        silent = torch.Generator().manual_seed(0)
+        y = shift(flat, kinds, 0.3, amounts, silent)
+        return (y[1::2, :, 5:7, 5:7].mean() - y[::2, :, 5:7, 5:7].mean()).item()
+
+    assert contrast(3, 400) == pytest.approx(contrast(3, 100), abs=0.02)
+    assert contrast(3, 400) != pytest.approx(contrast(4, 400), abs=0.02)
+    one = shift(x, ["contrast"], 0.8, *(Streams(0).torch_generator("s", client=3) for _ in "ab"))
+    spread = (one - 0.5).std() / (x - 0.5).std()
     assert 0.2 <= spread <= 1.0
 
 
 def test_noise_and_rotation_keep_images_in_range_and_vectors_cannot_be_rotated() -> None:
     random = torch.Generator().manual_seed(0)
-    x = shift(torch.rand(20, 3, 8, 8), ["rotate", "noise", "contrast"], 1.0, random)
+    x = shift(torch.rand(20, 3, 8, 8), ["rotate", "noise", "contrast"], 1.0, random, random)
     assert x.shape == (20, 3, 8, 8)
     assert 0 <= x.min() <= x.max() <= 1
     with pytest.raises(UserError, match="rotate needs images"):
-        shift(torch.rand(20, 3), ["rotate"], 1.0, random)
+        shift(torch.rand(20, 3), ["rotate"], 1.0, random, random)
 
 
 def test_the_partition_command_shows_numbers_and_draws_bubbles(

@@ -163,6 +163,13 @@ def test_local_training_is_alone_and_the_gain_of_federating_is_told(
     assert "gain of federating: together (OCA)" in out
     assert out.count("client 9") == 2
     code, out, _ = cli("evaluate", tmp_path / "together", "--against", tmp_path / "alone", "--json")
+    assert cli("evaluate", tmp_path / "together", "--against", tmp_path).code == 2
+    own = json.loads(cli("evaluate", tmp_path / "alone", "--json").out)
+    summary = json.loads((tmp_path / "alone" / "summary.json").read_text())
+    assert own["wlp"] == summary["readouts"]["oca"]["wlp"]
+    for command in (("export",), ("predict", "x.png")):
+        name, *more = command
+        assert cli(name, tmp_path / "alone", *more).code == 2
     for client in json.loads(out)["clients"]:
         assert client["gain"] == pytest.approx(client["accuracy"] - client["against"])
 
@@ -194,3 +201,32 @@ def test_a_site_alone_never_sees_the_others(settings: Settings) -> None:
     assert torch.equal(own[1], own[4])
     assert torch.equal(own[2], own[5])
     assert not torch.equal(own[0], own[1])  # and it goes on from where it was
+
+
+def test_data_that_changed_since_training_is_not_evaluated(
+    cli: CLI, settings: Settings, tmp_path: Path
+) -> None:
+    images, labels = np.random.default_rng(0).random((60, 16, 16)), np.arange(60) % 3
+    settings["data"]["path"] = str(tmp_path / "mine.npz")
+    np.savez(tmp_path / "mine.npz", images=images, labels=labels)
+    fedkf.run(settings, algorithm="fedavg", out=tmp_path / "run")
+    np.savez(tmp_path / "mine.npz", images=images[:50], labels=labels[:50])
+    code, _, err = cli("evaluate", tmp_path / "run")
+    assert code == 2
+    assert "the data is not the one" in err
+    np.savez(tmp_path / "one.npz", images=images[:5, :, :, None].repeat(3, 3), labels=[1] * 5)
+    assert cli("evaluate", tmp_path / "run", "--data", tmp_path / "one.npz").code == 0
+
+
+def test_an_unfinished_continuation_is_not_taken_for_the_finished_run(
+    settings: Settings, tmp_path: Path
+) -> None:
+    def stop(record: dict[str, object]) -> None:
+        if record["round"] == 4:
+            raise KeyboardInterrupt
+
+    fedkf.run(settings, algorithm="fedavg", out=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fedkf.run(settings, algorithm="fedavg", rounds=9, out=tmp_path, resume=True, on_round=stop)
+    with pytest.raises(UserError, match="is not finished"):
+        fedkf.load(tmp_path)

@@ -24,8 +24,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-err = Console(stderr=True, highlight=False)
-out = Console(highlight=False)
+# What users name may look like markup; nothing is.
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+out = Console(highlight=False, markup=False, emoji=False)
 
 ConfigArgument = Annotated[
     str | None, typer.Argument(metavar="[CONFIG]", help="A file or a preset; none means digits.")
@@ -204,7 +205,7 @@ def evaluate(
         Path | None, typer.Option(help="New data: an .npz file or a folder of images.")
     ] = None,
     mixtures: Annotated[
-        int, typer.Option(metavar="Q", help="Also on Q random mixtures of the clients.")
+        int, typer.Option(metavar="Q", min=0, help="Also on Q random mixtures of the clients.")
     ] = 0,
     against: Annotated[
         Path | None,

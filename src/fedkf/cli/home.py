@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.table import Table
 
 from fedkf.cli.app import err, out
 from fedkf.cli.tables import table
-from fedkf.core.errors import UserError, nearest
+from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.data import describe, sources
 from fedkf.data.federated import FederatedData, as_floats
 from fedkf.data.folder import open_image
@@ -29,7 +30,7 @@ FORMATS = ("safetensors", "torch", "onnx")
 
 
 def say(text: str) -> None:
-    err.print(text, markup=False, soft_wrap=True)
+    err.print(text, soft_wrap=True)
 
 
 def clients_data(config: Config) -> FederatedData:
@@ -42,6 +43,8 @@ def clients_data(config: Config) -> FederatedData:
 
 def show_partition(config: Config, folder: Path, as_json: bool) -> None:
     about = describe.describe(clients_data(config))
+    if folder.is_file():
+        raise UserError(f"--out {folder} is a file, not a folder")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "partition.json").write_text(json.dumps(about, indent=2) + "\n")
     for ending in ("png", "svg"):
@@ -63,7 +66,7 @@ def show_partition(config: Config, folder: Path, as_json: bool) -> None:
         soft_wrap=True,
     )
     for text in describe.warnings(about):
-        out.print(f"note: {text}", markup=False, soft_wrap=True)
+        out.print(f"note: {text}", soft_wrap=True)
     out.print(f"files: {folder}", soft_wrap=True)
 
 
@@ -74,32 +77,42 @@ def show_evaluation(
     run: Path, data: Path | None, count: int, against: Path | None, readout: str, as_json: bool
 ) -> None:
     folder = RunFolder(run)
-    trained = load(run, readout)
-    model: torch.nn.Module = trained
-    if data is not None:
-        groups = new_groups(trained, data)
+    if data is not None and against is not None:
+        raise UserError(
+            "--against compares runs on the data they share; it does not go with --data"
+        )
+    if personal(folder):
+        if data is not None:
+            raise UserError(f"{run} trained every client alone, so it has no model for --data")
+        result = own_models(folder, readout)
     else:
-        config = folder.config()
-        if config is None:
-            raise UserError(f"{run} holds no config.yaml, so its data is unknown; give --data")
-        groups, model = own_groups(clients_data(config)), trained.model
-    result = evaluate(model, groups, trained.class_names)
-    if data is None and personal(folder):
-        own = folder.rounds()[-1]["readouts"][readout]
-        for client, accuracy in zip(result["clients"], own["accuracy"], strict=True):
-            client["accuracy"] = accuracy
+        trained = load(run, readout)
+        if data is not None:
+            result = evaluate(trained, new_groups(trained, data), trained.class_names)
+        else:
+            result = evaluate(trained.model, own_groups(folder), trained.class_names)
     result = {"run": str(run), "readout": readout, **result}
-    accuracies = [c["accuracy"] for c in result["clients"]]
     if count and "amp" in result:
+        accuracies = [c["accuracy"] for c in result["clients"]]
         sizes = [c["tested"] for c in result["clients"]]
-        random = np.random.default_rng(0)
-        result["mixtures"] = mixtures(accuracies, sizes, count, random)
+        result["mixtures"] = mixtures(accuracies, sizes, count, np.random.default_rng(0))
     if against is not None:
-        add_gain(result, RunFolder(against), readout)
+        add_gain(result, folder, RunFolder(against), readout)
     if as_json:
         typer.echo(json.dumps(result))
         return
     print_evaluation(result)
+
+
+def own_models(folder: RunFolder, readout: str) -> dict[str, Any]:
+    """What a run without a shared model found: each client under its own."""
+    score = folder.rounds()[-1]["readouts"][readout]
+    clients = folder.read_json("partition.json")["clients"]
+    rows = [
+        {"name": clients[k]["name"], "tested": clients[k]["test"], "accuracy": accuracy}
+        for k, accuracy in zip(score["clients"], score["accuracy"], strict=True)
+    ]
+    return {**{key: score[key] for key in ("amp", "fm", "wlp")}, "clients": rows}
 
 
 def personal(folder: RunFolder) -> bool:
@@ -108,43 +121,63 @@ def personal(folder: RunFolder) -> bool:
     return config is not None and config.algorithm.name == "local"
 
 
-def own_groups(data: FederatedData) -> list[Group]:
-    groups = []
-    for k, name in enumerate(data.names):
-        client = data.client(k)
-        groups.append((name, client.test_images, client.test_labels))
-    return groups
+def own_groups(folder: RunFolder) -> list[Group]:
+    """The test samples of the run's own clients."""
+    config = folder.config()
+    if config is None:
+        raise UserError(f"{folder.path} holds no config.yaml, so its data is unknown; give --data")
+    data = clients_data(config)
+    if folder.provenance().get("data_sha256") != data.digest():
+        raise UserError(
+            f"the data is not the one that {folder.path} was trained on, so some of its training "
+            "samples would be tested on; give the new data with --data"
+        )
+    parts = [(name, data.client(k)) for k, name in enumerate(data.names)]
+    return [(name, part.test_images, part.test_labels) for name, part in parts]
 
 
 def new_groups(trained: Trained, path: Path) -> list[Group]:
     """New data as groups by owner, or as one group; inputs as the trained model takes them."""
     kind = "folder" if path.is_dir() else "npz"
-    channels, *sides = trained.shape
-    size = sides[0] if kind == "folder" else None
-    source = sources.load(kind, str(path), trained.class_names, size, say)
-    if source.inputs.shape[1] != channels:
-        raise UserError(
-            f"{path} has {source.inputs.shape[1]} channels but the model takes {channels}"
-        )
+    image = len(trained.shape) == 3
+    if kind == "folder" and not image:
+        raise UserError(f"the model takes inputs of shape {list(trained.shape)}, not images")
+    square = image and trained.shape[1] == trained.shape[2]
+    size = trained.shape[1] if kind == "folder" and square else None
+    source = sources.load(kind, str(path), trained.class_names, size, say, least_classes=1)
+    if source.images != image or (not image and source.inputs.shape[1:] != trained.shape):
+        shape = list(source.inputs.shape[1:])
+        raise UserError(f"{path} has inputs of shape {shape}, not {list(trained.shape)}")
     everything = np.arange(len(source.labels))
     owners = np.zeros_like(everything) if source.owners is None else source.owners
     names = list(source.owner_names) or [path.name]
     groups = []
     for k, name in enumerate(names):
         chosen = everything[owners == k]
-        groups.append((name, as_floats(source, chosen), torch.from_numpy(source.labels[chosen])))
+        x = as_floats(source, chosen)
+        x = with_channels(x, trained.shape[0]) if image else x
+        groups.append((name, x, torch.from_numpy(source.labels[chosen])))
     return groups
 
 
-def add_gain(result: dict[str, Any], other: RunFolder, readout: str) -> None:
+def with_channels(images: torch.Tensor, channels: int) -> torch.Tensor:
+    """Grey images for a model of colours, and the other way round."""
+    if images.shape[1] == channels:
+        return images
+    return images.mean(1, keepdim=True).expand(-1, channels, -1, -1)
+
+
+def add_gain(result: dict[str, Any], run: RunFolder, other: RunFolder, readout: str) -> None:
     """Each client's accuracy here less its accuracy in another run on the same data."""
     rounds = other.rounds()
     if not rounds or not rounds[-1]["readouts"]:
-        raise UserError(f"{other.path} holds no evaluated round")
+        raise UserError(f"{other.path} holds no run with an evaluated round")
+    if run.provenance().get("data_sha256") != other.provenance().get("data_sha256"):
+        raise UserError(f"{other.path} is a run on other data; accuracies cannot be compared")
     score = rounds[-1]["readouts"].get(readout) or next(iter(rounds[-1]["readouts"].values()))
-    if len(score["accuracy"]) != len(result["clients"]):
-        raise UserError(f"{other.path} has {len(score['accuracy'])} clients, not as many as here")
-    for client, alone in zip(result["clients"], score["accuracy"], strict=True):
+    there = dict(zip(score["clients"], score["accuracy"], strict=True))
+    for k, client in enumerate(result["clients"]):
+        alone = there.get(k)
         known = client["accuracy"] is not None and alone is not None
         client["against"] = alone
         client["gain"] = client["accuracy"] - alone if known else None
@@ -167,6 +200,25 @@ def print_evaluation(result: dict[str, Any]) -> None:
     if "amp" not in result:
         out.print("no client has test data")
         return
+    scores = (
+        f"{result['readout'].upper()}: AMP {percent(result['amp'])}, FM {result['fm']:.4f}, "
+        f"WLP {percent(result['wlp'])}"
+    )
+    if "classes" in result:
+        print_classes(result)
+        sure = result["calibration"]
+        scores += (
+            f"; on average {percent(sure['confidence'])} % sure and "
+            f"{percent(sure['accuracy'])} % right, calibration error "
+            f"{percent(sure['expected_calibration_error'])}"
+        )
+    else:
+        scores += "; every client judged by its own model, there is no shared one"
+    out.print(scores, soft_wrap=True)
+    print_mixtures(result)
+
+
+def print_classes(result: dict[str, Any]) -> None:
     classes = table("", "class", "tested", "accuracy %", "most often taken for")
     for k, c in enumerate(result["classes"]):
         wrong = [n if j != k else 0 for j, n in enumerate(result["confusion"][k])]
@@ -174,14 +226,9 @@ def print_evaluation(result: dict[str, Any]) -> None:
         taken = f"{result['classes'][worst]['name']} ({wrong[worst]})" if wrong[worst] else ""
         classes.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]), taken)
     out.print(classes)
-    sure = result["calibration"]
-    out.print(
-        f"{result['readout'].upper()}: AMP {percent(result['amp'])}, FM {result['fm']:.4f}, "
-        f"WLP {percent(result['wlp'])}; on average {percent(sure['confidence'])} % sure and "
-        f"{percent(sure['accuracy'])} % right, calibration error "
-        f"{percent(sure['expected_calibration_error'])}",
-        soft_wrap=True,
-    )
+
+
+def print_mixtures(result: dict[str, Any]) -> None:
     if "mixtures" in result:
         m = result["mixtures"]
         out.print(
@@ -197,28 +244,43 @@ def print_evaluation(result: dict[str, Any]) -> None:
 def show_gain(folder: Path) -> None:
     """After a run: what federating gains each client, where its counterpart lies beside it."""
     run = RunFolder(folder)
-    mine, alone = run.provenance().get("data_sha256"), personal(run)
+    alone = personal(run)
     for path in sorted(p.parent for p in run.path.parent.glob("*/summary.json")):
-        other = RunFolder(path)
-        if other.provenance().get("data_sha256") != mine or personal(other) == alone:
-            continue
-        here, there = (r.rounds()[-1]["readouts"] for r in (run, other))
-        federated, local = (there, here) if alone else (here, there)
-        clients = run.read_json("partition.json")["clients"]
-        title = path.name if alone else run.path.name
-        for readout, score in federated.items():
-            own = dict(zip(local[readout]["clients"], local[readout]["accuracy"], strict=True))
-            names = [clients[k]["name"] for k in score["clients"]]
-            alone_there = [own.get(k) for k in score["clients"]]
-            heading = f"{title} ({readout.upper()})"
-            out.print(gain_table(heading, score["accuracy"], alone_there, names))
-        return
+        with contextlib.suppress(FedkfError, OSError, ValueError, LookupError, TypeError):
+            other = RunFolder(path)
+            if personal(other) == alone or not comparable(run, other):
+                continue  # and a damaged neighbour is none of this run's business
+            local, federated = (run, other) if alone else (other, run)
+            tables = gain_tables(local, federated)
+            for made in tables:
+                out.print(made)
+            return
     if alone:
         out.print(
             "each client trained alone; run the same with another algorithm to see what federating "
             "gains, client by client",
             soft_wrap=True,
         )
+
+
+def comparable(a: RunFolder, b: RunFolder) -> bool:
+    """The same data, seed and number of rounds."""
+    one, two = (r.read_json("summary.json") for r in (a, b))
+    same = all(one[key] == two[key] for key in ("seed", "rounds"))
+    return same and a.provenance()["data_sha256"] == b.provenance()["data_sha256"]
+
+
+def gain_tables(local: RunFolder, federated: RunFolder) -> list[Table]:
+    clients = federated.read_json("partition.json")["clients"]
+    there = local.rounds()[-1]["readouts"]
+    tables = []
+    for readout, score in federated.rounds()[-1]["readouts"].items():
+        own = dict(zip(there[readout]["clients"], there[readout]["accuracy"], strict=True))
+        heading = f"{federated.path.name} ({readout.upper()}) over {local.path.name}"
+        names = [clients[k]["name"] for k in score["clients"]]
+        alone = [own.get(k) for k in score["clients"]]
+        tables.append(gain_table(heading, score["accuracy"], alone, names))
+    return tables
 
 
 def gain_table(
@@ -239,11 +301,17 @@ def export_model(run: Path, folder: Path, formats: list[str], readout: str) -> N
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: {nearest(name, FORMATS)}")
+    if personal(RunFolder(run)):
+        raise UserError(f"{run} trained every client alone, so there is no shared model to export")
+    if folder.is_file():
+        raise UserError(f"--out {folder} is a file, not a folder")
     for path in export(load(run, readout), folder, readout, formats):
-        out.print(str(path), markup=False, soft_wrap=True)
+        out.print(str(path), soft_wrap=True)
 
 
 def show_predictions(run: Path, images: Sequence[Path], readout: str, as_json: bool) -> None:
+    if personal(RunFolder(run)):
+        raise UserError(f"{run} trained every client alone, so there is no shared model to use")
     trained = load(run, readout)
     if len(trained.shape) != 3:
         raise UserError(
@@ -251,14 +319,11 @@ def show_predictions(run: Path, images: Sequence[Path], readout: str, as_json: b
         )
     rows: list[dict[str, Any]] = []
     for path in images:
-        pixels = open_image(path, trained.shape[1])
+        pixels = open_image(path, None)
         if isinstance(pixels, str):
             raise UserError(f"{path} is not a readable image: {pixels}")
-        if pixels.shape[2] != trained.shape[0]:
-            grey = trained.shape[0] == 1
-            mean = pixels.mean(2, keepdims=True).round().astype(np.uint8)
-            pixels = mean if grey else np.repeat(pixels, trained.shape[0], axis=2)
         x = torch.from_numpy(pixels.transpose(2, 0, 1).copy())[None].float() / 255
+        x = with_channels(x, trained.shape[0])
         ((name, probability),) = trained.predict(x)
         rows.append({"image": str(path), "class": name, "probability": probability})
     if as_json:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedkf.core.errors import UserError
-from fedkf.data.sources import Source, check
+from fedkf.data.sources import Source, check, named
 
 
 def from_object(
@@ -24,22 +24,29 @@ def from_object(
             raise UserError(f"{where} raised {type(error).__name__}: {error}") from error
     if not isinstance(given, Mapping):
         inputs, labels, names = arrays_of(given, where)
-        return check(where, inputs, labels, class_names or names)
+        return named(check(where, inputs, labels, names), class_names)
     if not given:
         raise UserError(f"{where} holds no clients")
-    parts = {str(name): arrays_of(data, f"{where}[{name!r}]") for name, data in given.items()}
+    parts: dict[str, tuple[Any, Any, list[str] | None]] = {
+        str(name): arrays_of(data, f"{where}[{name!r}]") for name, data in given.items()
+    }
     shapes = {inputs.shape[1:] for inputs, _, _ in parts.values()}
     if len(shapes) > 1:
         raise UserError(f"{where}: samples differ in shape between clients: {sorted(shapes)}")
     orders = [names for _, _, names in parts.values() if names]
-    if any(names != orders[0] for names in orders) and class_names is None:
-        raise UserError(f"{where}: clients name their classes differently; set data.class_names")
+    if any(names != orders[0] for names in orders):
+        # Sites that number their own classes: what counts is the name, not the number.
+        if len(orders) < len(parts):
+            raise UserError(f"{where}: some clients name their classes and others do not")
+        parts = {k: (x, np.array(names)[y], names) for k, (x, y, names) in parts.items()}
+        orders = [sorted({name for names in orders for name in names})]
     source = check(
         where,
         np.concatenate([inputs for inputs, _, _ in parts.values()]),
         np.concatenate([labels for _, labels, _ in parts.values()]),
-        class_names or (orders[0] if orders else None),
+        orders[0] if orders else None,
     )
+    source = named(source, class_names)
     owners = np.repeat(np.arange(len(parts)), [len(labels) for _, labels, _ in parts.values()])
     return replace(source, owners=owners, owner_names=list(parts))
 
@@ -58,18 +65,24 @@ def arrays_of(data: Any, where: str) -> tuple[np.ndarray[Any, Any], Any, list[st
     for index in range(count):
         try:
             x, y = data[index]
+            labels.append(y if isinstance(y, str) else whole_number(y))
         except Exception as error:
             raise UserError(
                 f"{where}: sample {index} could not be read as an (input, label) pair "
                 f"({type(error).__name__}: {error})"
             ) from error
         inputs.append(as_array(x, where))
-        labels.append(int(y) if not isinstance(y, str) else y)
     if len({x.shape for x in inputs}) > 1:
         shapes = sorted({x.shape for x in inputs})[:2]
         raise UserError(f"{where}: samples differ in shape, such as {shapes[0]} and {shapes[1]}")
     names = getattr(data, "classes", None)
     return np.stack(inputs), np.array(labels), [str(n) for n in names] if names else None
+
+
+def whole_number(y: Any) -> int:
+    if int(y) != y:
+        raise ValueError(f"the label {y!r} is not a whole number")
+    return int(y)
 
 
 def as_array(x: Any, where: str) -> np.ndarray[Any, Any]:

@@ -97,7 +97,11 @@ class Preparation:
 
 
 def federate(
-    source: Source, parts: Sequence[Indices], prepare: Preparation, streams: Streams
+    source: Source,
+    parts: Sequence[Indices],
+    prepare: Preparation,
+    streams: Streams,
+    names: Sequence[str] = (),
 ) -> FederatedData:
     """Split each client's samples into training and test, and prepare them once for all rounds.
 
@@ -111,22 +115,24 @@ def federate(
         train.append(order[:cut])
         test.append(order[cut:])
 
-    def gather(groups: list[Indices]) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
+    def gather(
+        groups: list[Indices], purpose: str
+    ) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
         x = resize(as_floats(source, np.concatenate(groups)), prepare.image_size)
         offsets = np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
         for k in range(len(groups) if prepare.shift else 0):
             span = slice(offsets[k], offsets[k + 1])
-            # The same amounts for a client's training and test samples.
-            drawn = streams.torch_generator("shift", client=k)
-            x[span] = shift(x[span], prepare.shift, prepare.shift_strength, drawn)
+            # The same amounts for a client's training and test samples, but other noise.
+            amounts = streams.torch_generator("shift", client=k)
+            noise = streams.torch_generator(f"shift {purpose}", client=k)
+            x[span] = shift(x[span], prepare.shift, prepare.shift_strength, amounts, noise)
         labels = torch.from_numpy(source.labels[np.concatenate(groups)])
         return normalise(x, prepare.mean, prepare.std), labels, offsets
 
-    names = list(source.owner_names) if len(source.owner_names) == len(parts) else None
     return FederatedData(
-        *gather(train),
-        *gather(test),
-        names=names or [f"client {k}" for k in range(len(parts))],
+        *gather(train, "train"),
+        *gather(test, "test"),
+        names=list(names) or [f"client {k}" for k in range(len(parts))],
         class_names=source.class_names,
     )
 
@@ -137,14 +143,15 @@ def as_floats(source: Source, chosen: Indices) -> torch.Tensor:
     return x.float() / 255 if x.dtype == torch.uint8 and source.images else x.float()
 
 
-def resize(images: torch.Tensor, size: int | None) -> torch.Tensor:
-    """Images of `size` pixels square, bilinearly; anything else as it is."""
-    if size is None or images.ndim != 4 or tuple(images.shape[2:]) == (size, size):
+def resize(images: torch.Tensor, size: int | tuple[int, ...] | None) -> torch.Tensor:
+    """Images of `size` pixels square, or of (height, width); anything else as it is."""
+    wanted = (size, size) if isinstance(size, int) else size
+    if wanted is None or images.ndim != 4 or tuple(images.shape[2:]) == wanted:
         return images
     if not len(images):
-        return images.new_zeros(0, images.shape[1], size, size)
+        return images.new_zeros(0, images.shape[1], *wanted)
     return torch.nn.functional.interpolate(
-        images, size=(size, size), mode="bilinear", align_corners=False, antialias=True
+        images, size=wanted, mode="bilinear", align_corners=False, antialias=True
     )
 
 

@@ -6,6 +6,7 @@ what the files hold; a second index by names, sizes and times of change spares r
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -27,29 +28,38 @@ VERSION = 1
 
 
 def folder(
-    path: str, class_names: Sequence[str] | None, image_size: int | None, say: Say
+    path: str,
+    class_names: Sequence[str] | None,
+    image_size: int | None,
+    say: Say,
+    least_classes: int = 2,
 ) -> Source:
     """The images below a folder; client folders, where there are any, own what is in them."""
     root = find(path, folder=True)
-    files = sorted(p for p in root.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
-    files = [
-        p for p in files if not any(part.startswith(".") for part in p.relative_to(root).parts)
-    ]
+    found = sorted(
+        Path(folder) / name
+        for folder, _, names in os.walk(root, followlinks=True)
+        for name in names
+    )
+    found = [p for p in found if not any(q.startswith(".") for q in p.relative_to(root).parts)]
+    files = [p for p in found if p.suffix.lower() in ENDINGS]
+    if len(files) < len(found):
+        kinds = sorted({p.suffix.lower() or p.name for p in found} - ENDINGS)[:4]
+        say(f"{len(found) - len(files)} files below {root} are left out ({', '.join(kinds)})")
     where = f"data.path: {root}"
     if not files:
         raise UserError(f"{where} holds no images ({', '.join(sorted(ENDINGS))}) in class folders")
     depths = {len(p.relative_to(root).parts) for p in files}
     if depths not in ({2}, {3}):
-        odd = next(
-            p for p in files if len(p.relative_to(root).parts) not in (2, 3) or len(depths) > 1
-        )
+        depth = [len(p.relative_to(root).parts) for p in files]
+        odd = min(files, key=lambda p: depth.count(len(p.relative_to(root).parts)))
         raise UserError(
             f"{where}: images must lie in CLASS/image or CLIENT/CLASS/image, all alike; "
             f"{odd.relative_to(root)} does not"
         )
     images = decoded(root, files, image_size, say)
     labels = np.array([p.parent.name for p in files])
-    source = check(where, images.transpose(0, 3, 1, 2), labels, class_names)
+    source = check(where, images.transpose(0, 3, 1, 2), labels, class_names, least_classes)
     if depths == {2}:
         return source
     names, owners = np.unique([p.parent.parent.name for p in files], return_inverse=True)
@@ -72,8 +82,9 @@ def decoded(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np
     index = cache / "index" / f"{quick}.json"
     if index.exists():
         array = cache / f"{json.loads(index.read_text())}.npy"
-        if array.exists():
+        with contextlib.suppress(OSError, ValueError):  # gone or damaged: decoded again
             return np.load(array, mmap_mode="r")  # type: ignore[no-any-return]
+        array.unlink(missing_ok=True)
     contents = [hashlib.sha256(p.read_bytes()).hexdigest() for p in files]
     key = digest([VERSION, size, contents])
     array = cache / f"{key}.npy"

@@ -46,7 +46,7 @@ def partition(
                 "data.partition is natural but the source does not say who holds what; it needs "
                 "client folders, an array `client` in the .npz, or a Dataset per client"
             )
-        return [np.flatnonzero(owners == k) for k in range(int(owners.max()) + 1)]
+        return [np.flatnonzero(owners == k) for k in range(how.clients)]
     clients, least = how.clients, how.min_samples
     if clients > len(labels):
         raise UserError(f"data.clients is {clients}, more than the {len(labels)} samples")

@@ -13,7 +13,11 @@ KINDS = ("rotate", "noise", "contrast")
 
 
 def shift(
-    x: torch.Tensor, kinds: Sequence[str], strength: float, client: torch.Generator
+    x: torch.Tensor,
+    kinds: Sequence[str],
+    strength: float,
+    client: torch.Generator,
+    noise: torch.Generator,
 ) -> torch.Tensor:
     """One client's samples, shifted by amounts drawn for this client.
 
@@ -28,7 +32,7 @@ def shift(
                 raise UserError("data.shift: rotate needs images; noise and contrast take any data")
             x = rotate(x, amount * strength * math.pi / 2)
         elif kind == "noise":
-            x = x + 0.5 * strength * abs(amount) * torch.randn(x.shape, generator=client)
+            x = x + 0.5 * strength * abs(amount) * torch.randn(x.shape, generator=noise)
         else:
             middle = 0.5 if image else 0.0
             x = middle + (x - middle) * (1 - strength * abs(amount))

@@ -52,18 +52,19 @@ def load(
     class_names: Sequence[str] | None = None,
     image_size: int | None = None,
     say: Say = lambda text: None,
+    least_classes: int = 2,
 ) -> Source:
-    """The samples of a source of the configuration."""
+    """The samples of a source of the configuration; training needs two classes, testing one."""
     if source == "digits":
         if path is not None:
             raise UserError("data.path is set, but data.source is digits; set it to npz or folder")
         return named(digits(), class_names)
     if source == "npz":
-        return npz(need_path(source, path), class_names)
+        return npz(need_path(source, path), class_names, least_classes)
     if source == "folder":
         from fedkf.data.folder import folder
 
-        return folder(need_path(source, path), class_names, image_size, say)
+        return folder(need_path(source, path), class_names, image_size, say, least_classes)
     if ":" in source:
         from fedkf.core.objects import import_object
         from fedkf.data.datasets import from_object
@@ -89,6 +90,12 @@ def named(source: Source, class_names: Sequence[str] | None) -> Source:
     """The source with the configuration's names for its classes."""
     if class_names is None:
         return source
+    if set(source.class_names) <= set(class_names):
+        places = np.array([list(class_names).index(name) for name in source.class_names])
+        return replace(source, labels=places[source.labels], class_names=list(class_names))
+    if source.class_names != [str(k) for k in range(source.classes)]:
+        missing = next(name for name in source.class_names if name not in class_names)
+        raise UserError(f"class {missing!r} is not in data.class_names")
     if len(class_names) < source.classes:
         raise UserError(
             f"data.class_names has {len(class_names)} names but the labels go up to "
@@ -106,7 +113,7 @@ def digits() -> Source:
     return Source(images[:, None], bunch.target.astype(np.int64), [str(k) for k in range(10)])
 
 
-def npz(path: str, class_names: Sequence[str] | None = None) -> Source:
+def npz(path: str, class_names: Sequence[str] | None = None, least_classes: int = 2) -> Source:
     """A file of NumPy's with `images` and `labels`, and perhaps `client` (who holds what).
 
     Images are N×H×W or N×H×W×C, uint8 or float in [0, 1]; N×D are vectors of any floats. Labels
@@ -143,7 +150,7 @@ def npz(path: str, class_names: Sequence[str] | None = None) -> Source:
         images = images[..., None]
     if images.ndim == 4:
         images = images.transpose(0, 3, 1, 2)
-    source = check(where, images, labels, class_names)
+    source = check(where, images, labels, class_names, least_classes)
     if client is None:
         return source
     if client.shape != labels.shape:
@@ -170,6 +177,7 @@ def check(
     inputs: NDArray[Any],
     labels: NDArray[Any],
     class_names: Sequence[str] | None = None,
+    least_classes: int = 2,
 ) -> Source:
     """Samples that can be trained on, or a sentence that says why not."""
 
@@ -181,6 +189,8 @@ def check(
     if len(inputs) == 0:
         raise wrong("it holds no images")
     numbers, names = number_labels(labels, class_names, wrong)
+    if min(len(names), len(np.unique(numbers))) < least_classes:
+        raise wrong("all samples are of one class; a classifier needs at least two")
     if np.issubdtype(inputs.dtype, np.floating):
         if not np.isfinite(inputs).all():
             raise wrong("images hold NaN or infinite values")
@@ -200,7 +210,9 @@ def number_labels(
     labels: NDArray[Any], class_names: Sequence[str] | None, wrong: Callable[[str], UserError]
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Labels as numbers from 0 and the classes' names in one fixed order."""
-    if labels.dtype.kind in "US":
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8", "replace")
+    if labels.dtype.kind == "U":
         found = [str(name) for name in np.unique(labels)]
         names = list(class_names) if class_names is not None else found
         if unknown := [name for name in found if name not in names]:
@@ -224,8 +236,6 @@ def number_labels(
         names = list(class_names or [str(k) for k in range(highest + 1)])
         if highest >= len(names):
             raise wrong(f"data.class_names has {len(names)} names but a label is {highest}")
-    if len(names) < 2 or len(np.unique(numbers)) < 2:
-        raise wrong("all samples are of one class; a classifier needs at least two")
     return numbers, names
 
 

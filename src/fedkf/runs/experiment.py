@@ -105,7 +105,7 @@ def execute(
             say("this run is already finished")
             return result_of(run, existing, given)
         check_device(config.engine.device)
-        source = given.source or load_source(config, say)
+        source = load_source(config, say, given.source)
         config = settle(config, source)
         if existing:
             refuse_changes(existing, config)

@@ -53,6 +53,13 @@ class Data(Section):
     train_fraction: Fraction = Field(0.8, description="of each client's samples; the rest tests")
     seed: Seed = Field(0, description="of the partition and the split")
 
+    @field_validator("class_names")
+    @classmethod
+    def _distinct(cls, value: list[str] | None) -> list[str] | None:
+        if value is not None and len(set(value)) < len(value):
+            raise ValueError("must be names that all differ")
+        return value
+
     @field_validator("mean", "std", mode="before")
     @classmethod
     def _one_number(cls, value: Any) -> Any:

@@ -39,12 +39,17 @@ class Objects:
     source: Source | None = None
 
 
-def load_source(config: Config, say: Say = lambda text: None) -> Source:
-    """The samples that a configuration names."""
+def load_source(
+    config: Config, say: Say = lambda text: None, given: Source | None = None
+) -> Source:
+    """The samples that a configuration names, or those given, with its class names and limit."""
     settings = config.data
-    source = sources.load(
-        settings.source, settings.path, settings.class_names, settings.image_size, say
-    )
+    if given is not None:
+        source = sources.named(given, settings.class_names)
+    else:
+        source = sources.load(
+            settings.source, settings.path, settings.class_names, settings.image_size, say
+        )
     if settings.limit is not None:
         random = Streams(settings.seed).numpy_generator("limit")
         source = sources.limit_per_class(source, settings.limit, random)
@@ -106,7 +111,12 @@ def make_data(config: Config, source: Source) -> FederatedData:
         settings.shift,
         settings.shift_strength,
     )
-    return federate(source, partition(how, source.labels, random, source.owners), prepare, streams)
+    parts = partition(how, source.labels, random, source.owners)
+    natural = settings.partition == "natural"
+    for name, part in zip(source.owner_names, parts, strict=False):
+        if natural and not len(part):
+            raise UserError(f"{name} holds no samples (data.limit may have taken them all)")
+    return federate(source, parts, prepare, streams, source.owner_names if natural else ())
 
 
 def make_algorithm(config: Config) -> Algorithm:

@@ -44,11 +44,8 @@ class Trained(nn.Module):
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
         """Resized and normalised, as the model was trained."""
-        if len(self.shape) == 3 and tuple(x.shape[2:]) != self.shape[1:]:
-            if self.shape[1] == self.shape[2]:
-                x = resize(x, self.shape[1])
-            else:
-                raise UserError(f"inputs have shape {list(x.shape[1:])}, not {list(self.shape)}")
+        if len(self.shape) == 3:
+            x = resize(x, self.shape[1:])
         return normalise(x, self.about["mean"], self.about["std"])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -70,16 +67,20 @@ def load(
 
     `model` is the factory, for a run whose model was given to `fedkf.run` as a function.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     folder = Path(run)
+    if (folder / "config.yaml").exists() and not (folder / "summary.json").exists():
+        raise UserError(f"the run in {run} is not finished; resume it first")
     if (folder / "models").is_dir():
         folder = folder / "models"
-    elif (folder / "config.yaml").exists():
-        raise UserError(f"the run in {run} is not finished; resume it first")
     if not (folder / "model.json").exists():
         raise UserError(f"{run} is neither a finished run nor an exported model")
-    about = json.loads((folder / "model.json").read_text())
+    try:
+        about = json.loads((folder / "model.json").read_text())
+    except ValueError:
+        raise FedkfError(f"{folder / 'model.json'} is damaged") from None
     found = [p.stem for p in sorted(folder.glob("*.safetensors"))]
     if readout not in found:
         raise UserError(f"{run} has no readout {readout!r}; {nearest(readout, found)}")
@@ -94,7 +95,7 @@ def load(
     module = models.build("model.name", factory, offered)
     try:
         module.load_state_dict(load_file(folder / f"{readout}.safetensors"))
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"the weights in {folder} do not fit the model: {reason}") from None
     return Trained(module, about)
