@@ -80,6 +80,10 @@ def test_a_loaded_model_normalises_resizes_and_names(run: Path) -> None:
     assert name in model.class_names
     assert 1 / 3 <= probability <= 1
     x = torch.rand(2, 1, 16, 16)
+    with pytest.raises(UserError, match=r"give floats N×C×H×W in \[0, 1\]"):
+        model((255 * x).to(torch.uint8))
+    assert model.double()(x.double()).dtype == torch.float64
+    model.float()
     with torch.no_grad():
         assert torch.equal(model(x), model.model((x - 0.5) / 0.5))
 

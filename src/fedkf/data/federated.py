@@ -158,4 +158,5 @@ def resize(images: torch.Tensor, size: int | tuple[int, ...] | None) -> torch.Te
 def normalise(x: torch.Tensor, mean: Sequence[float], std: Sequence[float]) -> torch.Tensor:
     """(x − mean) / std, one number for all or one for each entry of a sample's first dimension."""
     column = (1, -1, *(1 for _ in x.shape[2:]))
-    return (x - torch.tensor([*mean]).view(column)) / torch.tensor([*std]).view(column)
+    centre, scale = (torch.tensor([*v], dtype=x.dtype, device=x.device) for v in (mean, std))
+    return (x - centre.view(column)) / scale.view(column)

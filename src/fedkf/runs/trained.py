@@ -44,6 +44,9 @@ class Trained(nn.Module):
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
         """Resized and normalised, as the model was trained."""
+        if not x.is_floating_point() or x.ndim != len(self.shape) + 1:
+            wanted = "N×C×H×W in [0, 1]" if len(self.shape) == 3 else f"N×{list(self.shape)}"
+            raise UserError(f"inputs are {x.dtype} of shape {list(x.shape)}; give floats {wanted}")
         if len(self.shape) == 3:
             x = resize(x, self.shape[1:])
         return normalise(x, self.about["mean"], self.about["std"])
