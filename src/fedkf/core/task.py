@@ -89,7 +89,8 @@ class Task:
             # Its first weights are overwritten; drawing them must not move the caller's randomness.
             with GlobalStream(0, "cpu").active():
                 module = make().to(self.device)
-                self._residents[role] = module.to(memory_format=self.layout)  # type: ignore[call-overload]
+                layout = getattr(module, "preferred_format", self.layout)  # a model may know better
+                self._residents[role] = module.to(memory_format=layout)  # type: ignore[call-overload]
         return self._residents[role]
 
     def load(self, role: str, weights: Weights) -> nn.Module:
