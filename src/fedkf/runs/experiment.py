@@ -21,10 +21,10 @@ from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import Federation, Observer, Record, Schedule, active_clients
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
-from fedkf.core.payload import Payload, Weights
+from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.server import Server
 from fedkf.core.task import Task
-from fedkf.data.describe import describe, untested
+from fedkf.data.describe import as_json, untested
 from fedkf.data.federated import FederatedData
 from fedkf.data.sources import Say
 from fedkf.engines.local import LocalEngine
@@ -56,8 +56,13 @@ class Result:
     history: list[Record]
     summary: dict[str, Any]
     weights: dict[str, Weights]
-    partition: dict[str, Any]
     make_model: Callable[[], nn.Module]
+
+    @cached_property
+    def partition(self) -> dict[str, Any]:
+        """Who holds what: partition.json."""
+        content: dict[str, Any] = RunFolder(self.folder).read_json("partition.json")
+        return content
 
     @cached_property
     def models(self) -> dict[str, nn.Module]:
@@ -93,7 +98,9 @@ def execute(
     """Run an experiment, or go on with one. Without a folder it leaves no files behind."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="fedkf-") as temporary:
-            return execute(config, Path(temporary), resume, observers, say, given)
+            result = execute(config, Path(temporary), resume, observers, say, given)
+            _ = result.partition  # read while it is there
+            return result
     run = RunFolder(folder)
     with reporting_disk_errors(run.path):
         run.claim(resume)
@@ -157,9 +164,8 @@ def _execute(
             raise UserError(f"the model is not the one that the run in {run.path} began with")
         task.initial_weights = start
     else:
-        about = describe(data)
-        run.write_json("partition.json", about)
-        for text in untested(about):
+        write_atomically(run / "partition.json", as_json(data))
+        for text in untested(zip(data.names, data.test_sizes, strict=True)):
             say(text)
     run.repair_rounds(saved.record if saved else None)
     run.write_config(config, origin)
@@ -233,8 +239,6 @@ def finish(
     """Write the models, the ledger and, last of all, the summary."""
     from safetensors.torch import save
 
-    from fedkf.core.payload import write_atomically
-
     (run / "models").mkdir(exist_ok=True)
     for name, weights in readouts.items():
         tensors = {
@@ -285,7 +289,6 @@ def result_of(run: RunFolder, config: Config, given: Objects) -> Result:
         run.rounds(),
         run.read_json("summary.json"),
         weights,
-        run.read_json("partition.json"),
         make,
     )
 
