@@ -14,8 +14,9 @@ if sys.argv[1] == "keep" and not keep_freed_memory():
     print("unknown C library")
     raise SystemExit
 def step():
-    [torch.zeros(4_000_000) for _ in range(4)]
-step(); step()
+    [torch.ones(4_000_000) for _ in range(4)]
+for _ in range(5):
+    step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(5):
     step()
