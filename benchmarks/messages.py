@@ -23,10 +23,7 @@ def a_round(algorithm: str, **transport: str) -> dict[str, int]:
     labels = np.arange(len(images)) % CLASSES
     data = TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
     result = fedkf.run(
-        clients={
-            f"{k}": torch.utils.data.Subset(data, range(k, len(data), CLIENTS))
-            for k in range(CLIENTS)
-        },
+        clients={f"{k}": Subset(data, range(k, len(data), CLIENTS)) for k in range(CLIENTS)},
         model="lenet5",
         algorithm=algorithm,
         fidelity="released",
