@@ -127,12 +127,24 @@ def counting(algorithm: Algorithm, passes: Passes) -> Algorithm:
     return Counting(**options)
 
 
+class Watched(dict[str, "nn.Module"]):
+    """Residents whose passes are counted, whatever roles an algorithm has."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.passes = passes
+
+    def __setitem__(self, role: str, module: nn.Module) -> None:
+        kind = "generator" if "generator" in role else "classifier"
+        # A pass outside the steps, such as a loss of the starting model, is not one of them.
+        self.passes.watch(module, kind, only_training=role == "student")
+        super().__setitem__(role, module)
+
+
 def watch_residents(task: Task, passes: Passes) -> None:
-    for role in ("student", "teacher", "generator"):
-        if role not in task._residents:
-            kind = "generator" if role == "generator" else "classifier"
-            # A pass outside the steps, such as a loss of the starting model, is not one of them.
-            passes.watch(task.resident(role), kind, only_training=role == "student")
+    if not isinstance(task._residents, Watched):
+        residents, task._residents = task._residents, Watched(passes)
+        for role, module in residents.items():
+            task._residents[role] = module
 
 
 def tiny_model() -> nn.Module:
@@ -154,5 +166,5 @@ def table(progress: Callable[[str], None] = lambda name: None) -> list[dict[str,
     for name in algorithms.names():
         progress(name)
         kind = algorithms.get(name)
-        rows.append(measure(kind.create(kind.fidelity.get("released", {}))))
+        rows.append(measure(kind.create({**kind.fidelity.get("released", {}), **kind.tiny})))
     return rows

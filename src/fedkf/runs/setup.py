@@ -182,7 +182,8 @@ def make_task(
         channels_last=len(data.shape) == 3 and config.engine.threads == 1,
     )
     with GlobalStream(0, "cpu").active():
-        check_model(task.make_model(), data.shape, data.classes, algorithm.uses_generator)
+        features = algorithm.uses_generator or algorithm.uses_features
+        check_model(task.make_model(), data.shape, data.classes, features)
         if algorithm.uses_generator and task.make_generator is not None:
             check_generator(task.make_generator(), generator.noise, data.shape)
     return task
