@@ -91,13 +91,15 @@ def test_fedkf_sends_two_models_down_and_fedkf_minus_one() -> None:
     assert (measure(FedKFMinus())["bytes_down"], measure(FedKFMinus())["bytes_up"]) == (1, 1)
 
 
-def make_client(settings: Settings, round: int, state: Payload | None = None) -> Client:
+def make_client(
+    settings: Settings, round: int, state: Payload | None = None, number: int = 0
+) -> Client:
     config = resolve(settings)
     source = load_source(config)
     config = settle(config, source)
     data = make_data(config, source)
     task = make_task(config, data, fedkf.FedKF())
-    return Client(0, round, data.client(0), task, task.streams, state)
+    return Client(number, round, data.client(number), task, task.streams, state)
 
 
 def one_update(settings: Settings, algorithm: fedkf.Algorithm, round: int = 2) -> Client:

@@ -77,7 +77,15 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
     from fedkf.runs import experiment
     from fedkf.runs.setup import Objects
 
-    config = resolve({**TINY, "fidelity": fidelity, "algorithm": {"name": algorithm.name}})
+    proxy = tiny_source().inputs if algorithm.needs_proxy_data else None
+    config = resolve(
+        {
+            **TINY,
+            "data": {"proxy": None if proxy is None else "python"},
+            "fidelity": fidelity,
+            "algorithm": {"name": algorithm.name},
+        }
+    )
     passes = Passes(config.federation.batch_size)
     records: list[dict[str, Any]] = []
 
@@ -93,7 +101,9 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
             config.model_copy(update={"engine": config.engine.model_copy(update={"workers": 0})}),
             Path(folder),
             observers=[Keep()],
-            given=Objects(counting(algorithm, passes), tiny_model, source=tiny_source()),
+            given=Objects(
+                counting(algorithm, passes), tiny_model, source=tiny_source(), proxy=proxy
+            ),
         )
         one_model = sum(t.nbytes for t in result.weights["aca"].values())
     active = len(records[-1]["active"])
