@@ -117,6 +117,7 @@ def test_only_counts_means_and_covariances_are_disclosed_and_once(settings: Sett
     row = measure(CCVR(**CCVR.tiny))
     assert row["discloses"] == ["weights", "feature_statistics", "label_counts"]
     assert tuple(row["passes"].values()) == (1, 1, 0, 0)
+    assert (row["bytes_down"], row["bytes_up"]) == (1, 1)  # of a round; the statistics go up once
 
 
 def test_a_model_with_nothing_to_calibrate_is_refused_before_training(settings: Settings) -> None:

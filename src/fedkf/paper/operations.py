@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedkf.core.client import Client
-    from fedkf.core.payload import Payload
+    from fedkf.core.payload import Payload, Weights
+    from fedkf.core.server import Server
     from fedkf.core.task import Task
 
 TINY: dict[str, Any] = {
@@ -42,6 +43,8 @@ class Passes:
     counts: dict[str, float] = field(default_factory=dict)
     steps: int = 0
     counting: bool = False
+    finish: dict[str, int] = field(default_factory=dict)
+    """Bytes exchanged once, after the last round."""
 
     def watch(self, module: nn.Module, role: str, only_training: bool) -> None:
         """Count passes through a module; `only_training` leaves out those of evaluation mode."""
@@ -114,7 +117,9 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
         "needs_proxy_data": algorithm.needs_proxy_data,
         "discloses": ["weights", *extra],
         **{
-            f"bytes_{way}": round(records[-1]["bytes"][way] / one_model / active, 2)
+            f"bytes_{way}": round(
+                (records[-1]["bytes"][way] - passes.finish[way]) / one_model / active, 2
+            )
             for way in ("down", "up")
         },
         "passes": passes.per_step(),
@@ -132,6 +137,12 @@ def counting(algorithm: Algorithm, passes: Passes) -> Algorithm:
             passes.counting = False
             passes.steps += client.steps
             return upload
+
+        def finish(self, server: Server, readouts: dict[str, Weights]) -> dict[str, Weights]:
+            before = server._ledger.bytes()
+            final: dict[str, Weights] = super().finish(server, readouts)
+            passes.finish = {way: n - before[way] for way, n in server._ledger.bytes().items()}
+            return final
 
     options = {name: getattr(algorithm, name) for name in algorithm.options()}
     return Counting(**options)
