@@ -43,6 +43,9 @@ class Task:
     make_generator: Callable[[], nn.Module] | None = None
     noise: int = 100
     generator_lr: float = 0.001
+    generated_batch: int | None = None  # B where it is None
+    generator_every: int = 1
+    reuse: int = 1
     make_samples: Callable[[Client], Samples] | None = None
     mean: Sequence[float] = (0.0,)
     std: Sequence[float] = (1.0,)
@@ -91,7 +94,8 @@ class Task:
             # Its first weights are overwritten; drawing them must not move the caller's randomness.
             with GlobalStream(0, "cpu").active():
                 module = make().to(self.device)
-                self._residents[role] = module.to(memory_format=self.layout)  # type: ignore[call-overload]
+                layout = getattr(module, "preferred_format", self.layout)  # a model may know better
+                self._residents[role] = module.to(memory_format=layout)  # type: ignore[call-overload]
         return self._residents[role]
 
     def load(self, role: str, weights: Weights) -> nn.Module:
