@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
-from torch.nn import functional as F
 
 from fedkf.core.algorithm import Algorithm, LocalLoss, State, option
 from fedkf.core.optimizers import memory_of, remember
 from fedkf.core.payload import Payload
 from fedkf.core.task import copy_of
-from fedkf.models.feature_generator import FeatureGenerator
 from fedkf.models.features import feature_shape, predictor
 
 if TYPE_CHECKING:
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from fedkf.core.payload import Weights
     from fedkf.core.server import Server, Upload
     from fedkf.core.task import Task
+    from fedkf.models.feature_generator import FeatureGenerator
 
 Predictor = Callable[["Tensor"], "Tensor"]
 
@@ -143,16 +142,19 @@ class FedGen(Algorithm):
     ) -> Tensor:
         """How far the clients' predictors are from seeing the labels in the features."""
         logits = [predict(features) for predict in predictors]
+        entropy = torch.nn.functional.cross_entropy
         if self.ensemble == "logits":
-            return F.cross_entropy(torch.stack(logits).mean(0), labels)
-        losses = torch.stack([F.cross_entropy(part, labels, reduction="none") for part in logits])
+            return entropy(torch.stack(logits).mean(0), labels)
+        losses = torch.stack([entropy(part, labels, reduction="none") for part in logits])
         return (losses * shares[:, labels]).sum(0).mean()
 
     def generator(self, task: Task, weights: Weights) -> FeatureGenerator:
         task.resident("feature generator", lambda: self.make_generator(task))
-        return cast(FeatureGenerator, task.load("feature generator", weights))
+        return cast("FeatureGenerator", task.load("feature generator", weights))
 
     def make_generator(self, task: Task) -> FeatureGenerator:
+        from fedkf.models.feature_generator import FeatureGenerator  # which needs torch at once
+
         return FeatureGenerator(task.classes, feature_shape(task), self.hidden, self.latent)
 
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch.nn import functional as F
 
 from fedkf.core.algorithm import Algorithm, State, option
 from fedkf.core.payload import Payload, weighted_mean
@@ -72,5 +71,6 @@ class MOON(Algorithm):
 
 def contrastive_loss(z: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
     """ℓ_con (Eq. 3): −log of exp(cos(z, near)/τ) / (exp(cos(z, near)/τ) + exp(cos(z, far)/τ))."""
-    alike = torch.stack([F.cosine_similarity(z, other) for other in (near, far)], 1)
-    return F.cross_entropy(alike / temperature, alike.new_zeros(len(z), dtype=torch.long))
+    similar = torch.nn.functional.cosine_similarity
+    alike = torch.stack([similar(z, other) for other in (near, far)], 1) / temperature
+    return torch.nn.functional.cross_entropy(alike, alike.new_zeros(len(z), dtype=torch.long))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torch import nn
+import torch
 
 from fedkf.core.random import GlobalStream
 from fedkf.models.features import feature_shape, features_and_logits
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from fedkf.core.payload import Weights
     from fedkf.core.task import Task
@@ -45,7 +45,7 @@ class Projected:
 
 def make_head(task: Task, outputs: int) -> nn.Module:
     if outputs == 0:
-        return nn.Identity()
-    width = math.prod(feature_shape(task))
-    layers = nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs)
-    return nn.Sequential(*layers).to(task.device)
+        return torch.nn.Identity()
+    width, linear = math.prod(feature_shape(task)), torch.nn.Linear
+    layers = linear(width, width), torch.nn.ReLU(), linear(width, outputs)
+    return torch.nn.Sequential(*layers).to(task.device)
