@@ -33,6 +33,8 @@ from fedkf.runs.config import refuse_changes
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import (
     Objects,
+    check_proxy,
+    load_proxy,
     load_source,
     make_algorithm,
     make_data,
@@ -113,16 +115,18 @@ def execute(
             say("this run is already finished")
             return result_of(run, existing, given)
         check_device(config.engine.device)
+        algorithm = given.algorithm or make_algorithm(config)
+        check_proxy(config, algorithm)
         source = load_source(config, say, given.source)
         config = settle(config, source)
         if existing:
             refuse_changes(existing, config)
         keep_freed_memory()
-        algorithm = given.algorithm or make_algorithm(config)
         data = make_data(config, source)
+        proxy = load_proxy(config, data.shape, say, given)
         task = make_task(config, data, algorithm, given)
         with reporting_disk_errors(run.path):
-            _execute(config, run, observers, say, algorithm, task, data)
+            _execute(config, run, observers, say, algorithm, task, data, proxy)
         return result_of(run, config, given)
     finally:
         run.release()
@@ -144,6 +148,7 @@ def _execute(
     algorithm: Algorithm,
     task: Task,
     data: FederatedData,
+    proxy: torch.Tensor | None,
 ) -> None:
     settings, sizes = config.federation, data.sizes
     active = active_clients(settings.fraction, len(sizes))
@@ -153,11 +158,12 @@ def _execute(
         )
     checkpoint = CheckpointFolder(run / "checkpoint")
     saved = checkpoint.open()
-    origin = provenance(data)
+    origin = provenance(data, proxy)
     if saved is not None:
         began = run.provenance() or origin
-        if began.get("data_sha256") != origin["data_sha256"]:
-            raise UserError(f"the data is not the one that the run in {run.path} began with")
+        for key, what in (("data_sha256", "data"), ("proxy_sha256", "proxy data")):
+            if began.get(key) != origin.get(key):
+                raise UserError(f"the {what} is not the one that the run in {run.path} began with")
         origin = began
         start = saved.payloads["start"]["weights"]
         if shapes(start) != shapes(task.initial_weights):
@@ -192,6 +198,7 @@ def _execute(
                 settings.min_clients,
                 codec,
             )
+            server.proxy = proxy
             schedule = Schedule(
                 settings.rounds,
                 settings.fraction,
