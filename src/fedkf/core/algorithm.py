@@ -181,3 +181,12 @@ def correct(model: torch.nn.Module, images: Tensor, labels: Tensor, chunk: int =
             for x, y in zip(images.split(chunk), labels.split(chunk), strict=True)
         ]
     return torch.cat(hits)
+
+
+def starting_loss(client: Client, weights: Weights, chunk: int = 256) -> float:
+    """The mean loss of a model on all of the client's training data, as it is before training."""
+    model, data = client.start(weights).eval(), client.data
+    with torch.no_grad():
+        parts = zip(data.images.split(chunk), data.labels.split(chunk), strict=True)
+        total = sum(client.task.loss(model(x), y).item() * len(y) for x, y in parts)
+    return total / client.size

@@ -231,10 +231,12 @@ class Federation:
                 return counts
         replies = self.server.exchange("evaluate", clients, down)
         numbers = [upload.payload.numbers["monitoring"] for upload in replies]
+        # An algorithm whose clients have models of their own may judge those too.
+        judged = [name for name in numbers[0] if name != "tested"] if numbers else list(readouts)
         return Counts(
             [upload.client for upload in replies],
             [int(n["tested"]) for n in numbers],
-            {name: [int(n[name]) for n in numbers] for name in readouts},
+            {name: [int(n[name]) for n in numbers] for name in judged},
         )
 
 
