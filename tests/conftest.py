@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings as hypothesis_settings
+
+# How long a case takes depends on the machine and says nothing about the code.
+hypothesis_settings.register_profile("patient", deadline=None)
+hypothesis_settings.load_profile("patient")
 
 Settings = dict[str, Any]
 
