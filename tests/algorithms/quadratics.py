@@ -71,6 +71,7 @@ class Quadratics:
         self.centres = [c.double() for c in centres]
         self.sizes = list(sizes or [1] * len(curves))
         self.history: list[Tensor] = []
+        self.states: Versions
 
     def losses(self, w: Tensor) -> list[float]:
         pairs = zip(self.curves, self.centres, strict=True)
@@ -98,6 +99,7 @@ class Quadratics:
         settings = Training(**{"batch_size": 10**6, **training})  # type: ignore[arg-type]
         task = Bowls(lambda: Bowl(first.clone()), shape, 1, settings, streams)
         host = ClientHost(algorithm, task, streams, Versions(folder), self.data)
+        self.states = host.states
         server = Server(
             task,
             dict(enumerate(self.sizes)),
@@ -114,6 +116,10 @@ class Quadratics:
             state = algorithm.round(server, state)
             self.history.append(algorithm.model(state)["w"])
         return self.history[-1]
+
+    def kept(self, client: int, group: str) -> Tensor:
+        """What a client holds in its private state after the run."""
+        return self.states.load(client, self.states.latest[client])[group]["w"]
 
     def data(self, client: int) -> ClientData:
         row = torch.cat([self.curves[client].flatten(), self.centres[client]])

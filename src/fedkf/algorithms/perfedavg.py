@@ -32,7 +32,7 @@ class PerFedAvg(Algorithm):
     """
 
     name: ClassVar[str] = "perfedavg"
-    alpha: float = option(0.01, "α, learning rate of the personal step", at_least=0)
+    personal_lr: float = option(0.01, "α, learning rate of the personal step", at_least=0)
     variant: str = option(
         "first-order",
         "leave the second derivative out, or estimate its product from two gradients",
@@ -49,7 +49,7 @@ class PerFedAvg(Algorithm):
         for own, *others in zip(*(client.batches(p) for p in purposes), strict=True):
             inner = gradient(client, parameters, own)
             with client.aside():  # what follows is not at w: batch norm does not learn from it
-                loss = loss_at(client, moved(parameters, inner, -self.alpha), others[0])
+                loss = loss_at(client, moved(parameters, inner, -self.personal_lr), others[0])
                 if self.variant == "hessian-free":
                     loss = self.corrected(client, parameters, loss, others[1])
             client.step(loss)
@@ -61,7 +61,7 @@ class PerFedAvg(Algorithm):
         ahead = gradient(client, moved(parameters, outer, self.delta), batch)
         behind = gradient(client, moved(parameters, outer, -self.delta), batch)
         parts = [
-            (p * (v - self.alpha * (a - b) / (2 * self.delta))).sum()
+            (p * (v - self.personal_lr * (a - b) / (2 * self.delta))).sum()
             for p, v, a, b in zip(parameters.values(), outer, ahead, behind, strict=True)
         ]
         total = torch.stack(parts).sum()
@@ -81,7 +81,7 @@ class PerFedAvg(Algorithm):
         steps = gradient(client, parameters, next(client.batches("personal step")))
         with torch.no_grad():
             for parameter, step in zip(parameters.values(), steps, strict=True):
-                parameter.sub_(self.alpha * step)
+                parameter.sub_(self.personal_lr * step)
         return copy_of(model)
 
 
