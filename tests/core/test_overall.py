@@ -121,7 +121,7 @@ def test_only_this_rounds_slots_are_the_active_clients(settings: Settings) -> No
 
 def test_variants_that_do_not_go_together_are_refused(settings: Settings) -> None:
     both = {"inactive": "global", "max_staleness": 2}
-    with pytest.raises(fedkf.UserError, match="max_staleness is about slots"):
+    with pytest.raises(fedkf.UserError, match="without max_staleness when inactive is global"):
         fedkf.run(settings, overall=both)
     with pytest.raises(fedkf.UserError, match=r"overall\.max_staleness is -1"):
         fedkf.run(settings, overall={"max_staleness": -1})

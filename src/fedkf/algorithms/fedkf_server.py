@@ -34,6 +34,7 @@ class FedKFServer(FedKF):
         kind: {key: value for key, value in options.items() if key != "resample"}
         for kind, options in FedKF.fidelity.items()
     }
+    tiny: ClassVar[Mapping[str, Any]] = dict(generator_steps=1)
     generator_steps: int = option(50, "n, steps of the server's generator a round", at_least=1)
     resample: bool = option(False, "draw twice a step, as FedKF does for its moving generator")
     adversarial: bool = option(False, "always false: the server holds no local model to oppose")

@@ -50,6 +50,8 @@ class Algorithm:
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
     uses_generator: ClassVar[bool] = False
     """Distils on generated samples, so the model's features are needed too."""
+    tiny: ClassVar[Mapping[str, Any]] = {}
+    """Hyperparameters that spare the server work, with the same messages and passes on clients."""
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Hyperparameters that `fidelity: text` and `fidelity: released` set."""
 

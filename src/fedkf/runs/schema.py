@@ -117,7 +117,7 @@ class Overall(Section):
     @model_validator(mode="after")
     def _slots_only(self) -> Overall:
         if self.inactive == "global" and self.max_staleness is not None:
-            raise ValueError("max_staleness is about slots, which inactive: global has none of")
+            raise ValueError("must be without max_staleness when inactive is global: no slots")
         return self
 
 
