@@ -64,8 +64,9 @@ class FedKFServer(FedKF):
         )
         teacher = desk.teacher(self._teacher(server, state))
         samples = TrainedGenerator(desk)
-        for _ in range(self.generator_steps):
-            samples.learn(self.generator_loss(*judge(teacher, samples.draw())))
+        with server.own_work("server generator"):
+            for _ in range(self.generator_steps):
+                samples.learn(self.generator_loss(*judge(teacher, samples.draw())))
         made = samples.state()
         return state.replace(generator=made["generator"], adam=made["adam"])
 

@@ -163,9 +163,11 @@ def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="As a list of objects.")] = False,
 ) -> None:
     """What each algorithm needs, discloses and costs, measured on a tiny model."""
+    from fedkf.cli import without_compiler
     from fedkf.paper.operations import table
 
-    rows = table()
+    with without_compiler():
+        rows = table()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return

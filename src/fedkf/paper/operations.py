@@ -180,7 +180,7 @@ def measure(algorithm: Algorithm) -> dict[str, Any]:
         lambda name, sizes: Memory({}, sizes),
     )
     if algorithm.needs_proxy_data:
-        server.proxy = data.images  # type: ignore[attr-defined]
+        server.proxy = data.images
     state = algorithm.start(server)
     before = ledger.bytes()
     for round in range(1, ROUNDS + 1):
