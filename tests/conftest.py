@@ -12,6 +12,12 @@ import pytest
 import torch
 from hypothesis import settings as hypothesis_settings
 
+import fedkf
+from fedkf.core.client import Client
+from fedkf.core.payload import Payload
+from fedkf.runs.config import resolve
+from fedkf.runs.setup import load_source, make_data, make_task, settle
+
 # How long a case takes depends on the machine and says nothing about the code.
 hypothesis_settings.register_profile("patient", deadline=None)
 hypothesis_settings.load_profile("patient")
@@ -81,6 +87,16 @@ def cli(
         return Outcome(code, captured.out, captured.err)
 
     return run
+
+
+def make_client(settings: Settings, round: int, state: Payload | None = None) -> Client:
+    """The first client of an experiment, as a step of an algorithm sees it."""
+    config = resolve(settings)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    task = make_task(config, data, fedkf.FedKF())
+    return Client(0, round, data.client(0), task, task.streams, state)
 
 
 def model_bytes(folder: Path) -> dict[str, bytes]:

@@ -9,17 +9,13 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
-from conftest import Settings
 from torch import nn, tensor
 from torch.utils.data import TensorDataset
 
 import fedkf
-from fedkf.core.client import Client
 from fedkf.core.payload import Payload, Weights, weighted_mean
 from fedkf.core.server import Upload
 from fedkf.core.task import Training
-from fedkf.runs.config import resolve
-from fedkf.runs.setup import load_source, make_data, make_task, settle
 
 
 @dataclass(frozen=True)
@@ -49,16 +45,6 @@ def server(lr: float = 0.5, momentum: float = 0.0, clients: int = 4) -> Any:
     training = Training(lr=lr, momentum=momentum)
     task = SimpleNamespace(training=training, parameters=["w"])
     return SimpleNamespace(task=task, sizes=dict.fromkeys(range(clients), 1))
-
-
-def make_client(settings: Settings, round: int, state: Payload | None = None) -> Client:
-    """The first client of the shared experiment."""
-    config = resolve(settings)
-    source = load_source(config)
-    config = settle(config, source)
-    data = make_data(config, source)
-    task = make_task(config, data, fedkf.FedKF())
-    return Client(0, round, data.client(0), task, task.streams, state)
 
 
 def linear() -> nn.Module:

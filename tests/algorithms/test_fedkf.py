@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Settings, model_bytes
+from conftest import Settings, make_client, model_bytes
 from torch import nn
 
 import fedkf
@@ -20,7 +20,7 @@ from fedkf.core.client import Client
 from fedkf.core.payload import Payload
 from fedkf.paper.operations import measure
 from fedkf.runs.config import resolve
-from fedkf.runs.setup import load_source, make_data, make_task, settle
+from fedkf.runs.setup import load_source, settle
 
 
 class Unsteady(nn.Module):
@@ -89,15 +89,6 @@ def test_passes_are_those_of_the_papers_table_of_operations(
 def test_fedkf_sends_two_models_down_and_fedkf_minus_one() -> None:
     assert (measure(fedkf.FedKF())["bytes_down"], measure(fedkf.FedKF())["bytes_up"]) == (2, 1)
     assert (measure(FedKFMinus())["bytes_down"], measure(FedKFMinus())["bytes_up"]) == (1, 1)
-
-
-def make_client(settings: Settings, round: int, state: Payload | None = None) -> Client:
-    config = resolve(settings)
-    source = load_source(config)
-    config = settle(config, source)
-    data = make_data(config, source)
-    task = make_task(config, data, fedkf.FedKF())
-    return Client(0, round, data.client(0), task, task.streams, state)
 
 
 def one_update(settings: Settings, algorithm: fedkf.Algorithm, round: int = 2) -> Client:

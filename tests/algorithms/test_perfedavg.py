@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Settings
-from helpers import Unweighted, close, linear, make_client, sites
+from conftest import Settings, make_client
+from helpers import Unweighted, close, linear, sites
 from quadratics import Quadratics
 from torch import tensor
 

@@ -223,6 +223,36 @@ def evaluate(
 
 
 @app.command()
+def personalize(
+    run: RunArgument,
+    method: Annotated[str, typer.Option(help="finetune or proximal.")] = "finetune",
+    epochs: Annotated[int | None, typer.Option(help="Of local training. [default: the run's]")] = (
+        None
+    ),
+    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: the run's]")] = None,
+    mu: Annotated[
+        float | None, typer.Option(help="Weight of the proximal term. [default: 0.1]")
+    ] = None,
+    readout: ReadoutOption = "oca",
+    workers: Annotated[int | None, typer.Option(help="Worker processes.", min=0)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one object.")] = False,
+) -> None:
+    """Train the model once more at each client: its accuracy before and after."""
+    from fedkf.cli.personal import show_personalized
+
+    show_personalized(
+        run,
+        as_json,
+        method=method,
+        epochs=epochs,
+        lr=lr,
+        mu=mu,
+        readout=readout,
+        workers=workers,
+    )
+
+
+@app.command()
 def export(
     run: RunArgument,
     out_: Annotated[
