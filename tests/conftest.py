@@ -89,14 +89,16 @@ def cli(
     return run
 
 
-def make_client(settings: Settings, round: int, state: Payload | None = None) -> Client:
-    """The first client of an experiment, as a step of an algorithm sees it."""
+def make_client(
+    settings: Settings, round: int, state: Payload | None = None, number: int = 0
+) -> Client:
+    """A client of an experiment, as a step of an algorithm sees it."""
     config = resolve(settings)
     source = load_source(config)
     config = settle(config, source)
     data = make_data(config, source)
     task = make_task(config, data, fedkf.FedKF())
-    return Client(0, round, data.client(0), task, task.streams, state)
+    return Client(number, round, data.client(number), task, task.streams, state)
 
 
 def model_bytes(folder: Path) -> dict[str, bytes]:
