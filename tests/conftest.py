@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings as hypothesis_settings
+from torch import nn
 
 import fedkf
 from fedkf.core.client import Client
@@ -87,6 +88,25 @@ def cli(
         return Outcome(code, captured.out, captured.err)
 
     return run
+
+
+class Unsteady(nn.Module):
+    """BatchNorm and dropout: layers that remember and layers that draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 4, 5, stride=2),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Dropout(0.3),
+            nn.Flatten(),
+        )
+        self.head = nn.Sequential(nn.Linear(4 * 6 * 6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.body(x))
+        return out
 
 
 def make_client(

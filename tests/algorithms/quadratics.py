@@ -5,21 +5,21 @@ f_k(w) = ½ (w − c_k)ᵀ A_k (w − c_k), run through the project's own server
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 import fedkf
-from fedkf.core.client import Call, ClientData, ClientHost, Reply
+from fedkf.core.client import ClientData, ClientHost
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
-from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import Streams
-from fedkf.core.server import Counts, Server
+from fedkf.core.server import Server
 from fedkf.core.task import Task, Training
 from fedkf.core.versions import Versions
+from fedkf.paper.operations import Here
 
 
 class Bowl(nn.Module):
@@ -41,21 +41,6 @@ class Bowls(Task):
     @staticmethod
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         return logits.mean()
-
-
-class Here:
-    """An engine that does everything in this process."""
-
-    def __init__(self, host: ClientHost) -> None:
-        self.host = host
-
-    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
-        return (self.host.perform(call, down) for call in calls)
-
-    def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> Counts | None:
-        return None
-
-    def close(self) -> None: ...
 
 
 class Quadratics:
@@ -81,7 +66,9 @@ class Quadratics:
         """Where Σ shares f_k is least."""
         triples = list(zip(shares, self.curves, self.centres, strict=True))
         curve = torch.stack([p * a for p, a, _ in triples]).sum(0)
-        return torch.linalg.solve(curve, torch.stack([p * a @ c for p, a, c in triples]).sum(0))
+        right = torch.stack([p * a @ c for p, a, c in triples]).sum(0)
+        found: Tensor = torch.linalg.solve(curve, right)
+        return found
 
     def run(
         self,

@@ -21,8 +21,9 @@ from fedkf.core.payload import Payload
 @pytest.mark.parametrize("ascent", ["projected", "mirror"])
 def test_with_one_client_or_a_still_mixture_it_is_fedavg(settings: Settings, ascent: str) -> None:
     one = settings | {"data": {**settings["data"], "clients": 1}}
-    for case, options in ((one, {}), (settings, {"mixture_lr": 0.0, "fraction": 1.0})):
-        options = {"fraction": 1.0, "ascent": ascent, **options}
+    cases: list[tuple[Settings, Settings]] = [(one, {}), (settings, {"mixture_lr": 0.0})]
+    for case, more in cases:
+        options: Settings = {"fraction": 1.0, "ascent": ascent, **more}
         plain = fedkf.run(case, algorithm="fedavg", fraction=1.0).weights
         assert close(fedkf.run(case, algorithm="afl", **options).weights["aca"], plain["aca"])
 

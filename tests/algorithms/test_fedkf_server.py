@@ -23,7 +23,7 @@ from fedkf.models.lenet import LeNet5
 def test_without_distillation_it_is_fedavg_byte_for_byte(
     settings: Settings, tmp_path: Path, fidelity: str
 ) -> None:
-    options = {"gamma": 0.0, "generator_steps": 2, "fidelity": fidelity}
+    options: Settings = {"gamma": 0.0, "generator_steps": 2, "fidelity": fidelity}
     fedkf.run(settings, algorithm="fedkf-server", out=tmp_path / "kf", **options)
     fedkf.run(settings, algorithm="fedavg", fidelity=fidelity, out=tmp_path / "avg")
     assert model_bytes(tmp_path / "kf") == model_bytes(tmp_path / "avg")
@@ -70,7 +70,7 @@ def test_the_generator_that_goes_down_took_n_steps_against_the_oca(
 def test_clients_keep_nothing_and_the_generators_bytes_are_counted(
     settings: Settings, tmp_path: Path
 ) -> None:
-    options = {"rounds": 1, "generator_steps": 1}
+    options: Settings = {"rounds": 1, "generator_steps": 1}
     ours = fedkf.run(settings, algorithm="fedkf-server", out=tmp_path, **options)
     plain = fedkf.run(settings, algorithm="fedkf", rounds=1)
     assert not list((tmp_path / "checkpoint" / "clients").iterdir())

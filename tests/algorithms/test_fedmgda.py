@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import Settings, model_bytes
+from conftest import Settings, Unsteady, model_bytes
 from helpers import close, score, server, upload
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,8 +105,6 @@ def test_the_odd_site_fares_better_than_under_fedavg() -> None:
 
 
 def test_buffers_are_averaged_as_in_fedavg(settings: Settings, tmp_path: Path) -> None:
-    from test_fedkf import Unsteady
-
     ours = fedkf.run(settings, algorithm="fedmgda", model=Unsteady, rounds=1, out=tmp_path / "a")
     plain = fedkf.run(settings, algorithm="fedavg", model=Unsteady, rounds=1, out=tmp_path / "b")
     for name in ("running_mean", "running_var", "num_batches_tracked"):

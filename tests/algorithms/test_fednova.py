@@ -40,7 +40,7 @@ def test_effective_steps_under_momentum_are_the_weights_of_all_steps() -> None:
 def test_a_client_with_more_steps_no_longer_pulls_the_optimum_to_itself(tmp_path: Path) -> None:
     """Sizes 1 and 3 in batches of one: one step against three, each weighted by its size."""
     federation = Quadratics([torch.eye(1)] * 2, [tensor([0.0]), tensor([4.0])], sizes=[1, 3])
-    training = {"lr": 0.05, "batch_size": 1}
+    training: Settings = {"lr": 0.05, "batch_size": 1}
     pulled = federation.run(fedkf.FedAvg(), tmp_path, 60, **training)
     fair = federation.run(FedNova(), tmp_path, 60, **training)
     assert federation.optimum([0.25, 0.75]).item() == pytest.approx(3.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Settings, make_client
+from conftest import Settings, Unsteady, make_client
 from helpers import Unweighted, close, linear, sites
 from quadratics import Quadratics
 from torch import tensor
@@ -19,7 +19,7 @@ from fedkf.core.payload import Payload
 @pytest.mark.parametrize("variant", ["first-order", "hessian-free"])
 def test_without_a_personal_step_it_is_the_plain_mean(settings: Settings, variant: str) -> None:
     """One batch holds all of a client's data, so that D, D′ and D″ are the same."""
-    shared = {"batch_size": 100, "rounds": 2}
+    shared: Settings = {"batch_size": 100, "rounds": 2}
     ours = fedkf.run(settings, algorithm="perfedavg", personal_lr=0.0, variant=variant, **shared)
     plain = fedkf.run(settings, algorithm=Unweighted(), **shared)
     assert close(ours.weights["aca"], plain.weights["aca"])
@@ -64,8 +64,6 @@ def test_one_step_makes_the_shared_model_better_for_each_site() -> None:
 
 
 def test_batch_norm_learns_from_passes_at_the_shared_model_only(settings: Settings) -> None:
-    from test_fedkf import Unsteady
-
     client = make_client(settings, 1)
     client.task.make_model = Unsteady
     down = Payload(weights=client.task.initial_weights)

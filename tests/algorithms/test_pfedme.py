@@ -19,8 +19,8 @@ ONE = torch.eye(1)
 
 def test_with_one_personal_step_taken_whole_it_is_the_plain_mean(settings: Settings) -> None:
     """K = 1 and ηλ = 1: w_k ← θ = w − ρ ∇f(w), a step of SGD with the personal learning rate."""
-    shared = {"steps": 1, "local_epochs": 1, "lr": 0.05}
-    options = {"penalty": 20.0, "personal_steps": 1, "personal_lr": 0.05}
+    shared: Settings = {"steps": 1, "local_epochs": 1, "lr": 0.05}
+    options: Settings = {"penalty": 20.0, "personal_steps": 1, "personal_lr": 0.05}
     ours = fedkf.run(settings, algorithm="pfedme", **options, **shared).weights
     plain = fedkf.run(settings, algorithm=Unweighted(), **shared).weights
     assert close(ours["aca"], plain["aca"])

@@ -52,7 +52,7 @@ def test_with_many_local_steps_it_finds_the_optimum_that_fedavg_misses(tmp_path:
     curves = [tensor([[4.0, 0.0], [0.0, 0.2]]), tensor([[0.2, 0.0], [0.0, 4.0]])]
     federation = Quadratics(curves, [tensor([1.0, -3.0]), tensor([-3.0, 1.0])])
     best = federation.optimum([0.5, 0.5])
-    local = {"lr": 0.1, "local_epochs": 10}
+    local: Settings = {"lr": 0.1, "local_epochs": 10}
     drifted = federation.run(fedkf.FedAvg(), tmp_path, 25, **local)
     corrected = federation.run(Scaffold(), tmp_path, 25, **local)
     assert (drifted - best).norm().item() > 0.3

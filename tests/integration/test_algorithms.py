@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import model_bytes
+from conftest import Settings, Unsteady, model_bytes
 
+import fedkf
 from fedkf import algorithms
 from fedkf.core.client import Reply
 from fedkf.core.federation import Observer
@@ -70,3 +71,15 @@ def test_workers_and_kill_9_leave_no_trace_in_the_models(name: str, tmp_path: Pa
     assert resumed.summary["readouts"] == whole.summary["readouts"]
     assert resumed.summary["bytes"] == whole.summary["bytes"]
     assert set(algorithms.get(name).discloses) <= set(whole.summary["disclosed"])
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_models_with_batch_norm_and_dropout_will_do(name: str, settings: Settings) -> None:
+    kind = algorithms.get(name)
+    needs = NEEDS.get(name, {})
+    options = {**needs, **{f"algorithm.{key}": value for key, value in kind.tiny.items()}}
+    result = fedkf.run(settings, algorithm=name, model=Unsteady, rounds=2, **options)
+    for weights in result.weights.values():
+        assert all(tensor.isfinite().all() for tensor in weights.values())
+        assert weights["body.1.num_batches_tracked"] > 0
+        assert (weights["body.1.running_mean"] != 0).any()

@@ -42,10 +42,10 @@ def test_training_on_its_own_data_helps_clients_that_differ(run: Path) -> None:
 
 
 def test_workers_do_not_matter_and_the_proximal_term_does(run: Path) -> None:
-    options = {"epochs": 10, "lr": 0.1}
-    here = fedkf.personalize(run, workers=0, **options)  # type: ignore[arg-type]
-    assert fedkf.personalize(run, workers=2, **options) == here  # type: ignore[arg-type]
-    free = fedkf.personalize(run, "proximal", mu=0.0, workers=0, **options)  # type: ignore[arg-type]
+    options: Settings = {"epochs": 10, "lr": 0.1}
+    here = fedkf.personalize(run, workers=0, **options)
+    assert fedkf.personalize(run, workers=2, **options) == here
+    free = fedkf.personalize(run, "proximal", mu=0.0, workers=0, **options)
     assert free["clients"] == here["clients"]  # without its term it is finetuning
     # Held this firmly at the shared model, nothing changes.
     held = fedkf.personalize(run, "proximal", mu=1.0, epochs=1, lr=1e-9, workers=0)
@@ -62,7 +62,7 @@ def test_proximal_models_stay_nearer(settings: Settings) -> None:
         start = client.task.initial_weights
         Personal(mu=mu).personalize(client, Payload(weights=start))
         after = client.model.state_dict()
-        return sum((after[k] - w).square().sum().item() for k, w in start.items())
+        return float(sum((after[k] - w).square().sum() for k, w in start.items()))
 
     assert moved(5.0) < 0.8 * moved(0.0)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option
-from fedkf.core.payload import weighted_mean
+from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +34,6 @@ class FedMGDA(Algorithm):
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         start, learned = state["weights"], server.task.parameters
-        mean = weighted_mean((u.size, u["weights"]) for u in uploads)  # buffers stay as in FedAvg
         flat = torch.cat([start[name].double().flatten() for name in learned])
         updates = torch.stack(
             [
@@ -49,10 +47,11 @@ class FedMGDA(Algorithm):
         mixture = min_norm_weights((updates @ updates.T).numpy(), sizes / sizes.sum(), self.epsilon)
         direction = self.server_lr * (torch.from_numpy(mixture) @ updates)
         parts = direction.split([start[name].numel() for name in learned])
+        new = dict(start)
         for name, part in zip(learned, parts, strict=True):
             moved = start[name].double() - part.view(start[name].shape)
-            mean[name] = moved.to(start[name].dtype)
-        return state.replace(weights=mean)
+            new[name] = moved.to(start[name].dtype)
+        return state.replace(weights=with_mean_buffers(server, uploads, new))
 
 
 def min_norm_weights(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option, starting_loss
+from fedkf.core.algorithm import Algorithm, State, option, starting_loss, with_mean_buffers
 from fedkf.core.arithmetic import combine, squared_norm, subtract
 
 if TYPE_CHECKING:
@@ -42,4 +42,5 @@ class QFFL(Algorithm):
             gradient = combine(lambda d: rate * d, subtract(start, upload["weights"]))
             total = combine(lambda t, g, f=loss**self.q: t + f * g, total, gradient)
             scale += self.q * loss ** (self.q - 1) * squared_norm(gradient) + rate * loss**self.q
-        return state.replace(weights=combine(lambda w, t: w - t / scale, start, total))
+        new = combine(lambda w, t: w - t / scale, start, total)
+        return state.replace(weights=with_mean_buffers(server, uploads, new))

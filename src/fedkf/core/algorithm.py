@@ -192,3 +192,16 @@ def starting_loss(client: Client, weights: Weights, chunk: int = 256) -> float:
         parts = zip(data.images.split(chunk), data.labels.split(chunk), strict=True)
         total = sum(client.task.loss(model(x), y).item() * len(y) for x, y in parts)
     return total / client.size
+
+
+def with_mean_buffers(server: Server, uploads: Sequence[Upload], weights: Weights) -> Weights:
+    """New parameters with buffers, such as batch norm's statistics, averaged as in FedAvg.
+
+    They are no gradients: a rule that stretches or mixes updates would spoil them.
+    """
+    learned = set(server.task.parameters)
+    mean = weighted_mean(
+        (u.size, {name: t for name, t in u["weights"].items() if name not in learned})
+        for u in uploads
+    )
+    return {name: mean.get(name, tensor) for name, tensor in weights.items()}
