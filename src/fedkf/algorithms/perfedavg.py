@@ -78,7 +78,10 @@ class PerFedAvg(Algorithm):
     def personal(self, client: Client, weights: Weights) -> Weights:
         model = client.start(weights)
         parameters: Weights = dict(model.named_parameters())
-        steps = gradient(client, parameters, next(client.batches("personal step")))
+        batch = next(client.batches("personal step"), None)
+        if batch is None:  # batch norm with batches of one: nothing can be learned
+            return weights
+        steps = gradient(client, parameters, batch)
         with torch.no_grad():
             for parameter, step in zip(parameters.values(), steps, strict=True):
                 parameter.sub_(self.personal_lr * step)

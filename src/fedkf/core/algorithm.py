@@ -103,7 +103,10 @@ class Algorithm:
         return lambda x, y: client.task.loss(client.model(x), y)
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
-        """How many of the client's test samples each readout in `down` classifies correctly."""
+        """How many of the client's test samples each readout in `down` classifies correctly.
+
+        An algorithm whose clients have models of their own may add a readout that counts those.
+        """
         x, y = client.data.test_images, client.data.test_labels
         counts: dict[str, int | float] = {"tested": len(y), **dict.fromkeys(down, 0)}
         for name in down if len(y) else ():
