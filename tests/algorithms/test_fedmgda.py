@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import Settings, Unsteady, model_bytes
 from helpers import close, score, server, upload
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from quadratics import Quadratics, random_quadratics
 from torch import tensor
@@ -48,6 +48,7 @@ def test_a_client_that_did_not_move_holds_the_others_still() -> None:
 
 
 @given(st.integers(0, 2**31), st.integers(1, 12), st.floats(0, 1))
+@example(99999999, 9, 0.25)  # where exchanges between pairs alone take very long
 def test_the_mixture_is_feasible_and_no_exchange_of_weight_shortens_it(
     seed: int, clients: int, epsilon: float
 ) -> None:
@@ -63,7 +64,7 @@ def test_the_mixture_is_feasible_and_no_exchange_of_weight_shortens_it(
     low, high = np.maximum(centre - epsilon, 0), np.minimum(centre + epsilon, 1)
     falls, grows = weights > low + 1e-9, weights < high - 1e-9
     if falls.any() and grows.any():
-        assert slope[falls].max() - slope[grows].min() <= 1e-6 * max(1, products.max())
+        assert slope[falls].max() - slope[grows].min() <= 1e-9 * max(1, products.max())
 
 
 def test_with_exact_gradients_and_a_small_step_no_clients_loss_grows(tmp_path: Path) -> None:

@@ -59,33 +59,46 @@ def min_norm_weights(
 ) -> NDArray[np.float64]:
     """The λ that minimises λᵀGλ with Σλ = 1, λ ≥ 0 and |λ − centre| ≤ ε; G are inner products.
 
-    Weight moves between two clients at a time, each time as much as lowers the norm most, until no
-    pair is left whose exchange would lower it: then the conditions of optimality hold.
+    Weight moves to the client whose update shortens the sum most from the one that lengthens it
+    most, then all weights that are at no bound go to their common optimum, as far as bounds allow;
+    until no exchange would shorten the sum: then the conditions of optimality hold.
     """
     low, high = np.maximum(centre - epsilon, 0.0), np.minimum(centre + epsilon, 1.0)
     weights = centre.copy()
-    slope = products @ weights
-    enough = 1e-12 * max(float(np.abs(products).max()), np.finfo(np.float64).tiny)
-    for _ in range(1000 * len(weights)):
+    enough = 1e-12 * float(np.abs(products).max(initial=0.0))
+    for _ in range(1000):
+        slope = products @ weights
         grows = int(np.argmin(np.where(weights < high, slope, np.inf)))
-        gap = np.where(weights > low, slope - slope[grows], -np.inf)
-        if gap.max() <= enough:
+        shrinks = int(np.argmax(np.where(weights > low, slope, -np.inf)))
+        if not (weights[grows] < high[grows] and slope[shrinks] - slope[grows] > enough):
             break
-        curve = products.diagonal() + products[grows, grows] - 2 * products[grows]
-        curve = np.maximum(curve, np.finfo(np.float64).tiny)
-        shrinks = int(np.argmax(np.where(gap > 0, gap / curve * gap, -np.inf)))
-        room = min(high[grows] - weights[grows], weights[shrinks] - low[shrinks])
-        amount = gap[shrinks] / curve[shrinks]
-        if amount >= room:  # exactly onto the bound, so that it is seen as reached
-            amount = room
-            full = high[grows] - weights[grows] <= weights[shrinks] - low[shrinks]
-            weights[grows], weights[shrinks] = (
-                (high[grows], weights[shrinks] - amount)
-                if full
-                else (weights[grows] + amount, low[shrinks])
-            )
-        else:
-            weights[grows] += amount
-            weights[shrinks] -= amount
-        slope += amount * (products[grows] - products[shrinks])
+        pair = np.zeros_like(weights)
+        pair[grows], pair[shrinks] = 1.0, -1.0
+        curve = float(pair @ products @ pair)
+        length = (slope[shrinks] - slope[grows]) / curve if curve > 0 else np.inf
+        weights = advance(weights, pair, low, high, length)
+        free = np.flatnonzero((weights > low) & (weights < high))
+        if len(free) > 1:
+            system = np.ones((len(free) + 1, len(free) + 1))
+            system[:-1, :-1], system[-1, -1] = products[np.ix_(free, free)], 0.0
+            right = np.append(-(products @ weights)[free], 0.0)
+            step = np.zeros_like(weights)
+            step[free] = np.linalg.lstsq(system, right, rcond=None)[0][:-1]
+            if step @ (products @ weights) < 0:
+                weights = advance(weights, step, low, high, 1.0)
     return weights
+
+
+def advance(
+    weights: NDArray[np.float64],
+    step: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    most: float,
+) -> NDArray[np.float64]:
+    """Along `step` up to `most` times, or exactly onto the first bound in the way."""
+    bound = np.where(step > 0, high, low)
+    room = np.full_like(weights, np.inf)
+    np.divide(bound - weights, step, out=room, where=step != 0)
+    moved = weights + min(most, float(room.min())) * step
+    return np.where(room <= most * (1 + 1e-12), np.where(room == room.min(), bound, moved), moved)
