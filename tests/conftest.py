@@ -10,6 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings as hypothesis_settings
+from torch import nn
+
+import fedkf
+from fedkf.core.client import Client
+from fedkf.core.payload import Payload
+from fedkf.runs.config import resolve
+from fedkf.runs.setup import load_source, make_data, make_task, settle
+
+# How long a case takes depends on the machine and says nothing about the code.
+hypothesis_settings.register_profile("patient", deadline=None)
+hypothesis_settings.load_profile("patient")
 
 Settings = dict[str, Any]
 
@@ -76,6 +88,37 @@ def cli(
         return Outcome(code, captured.out, captured.err)
 
     return run
+
+
+class Unsteady(nn.Module):
+    """BatchNorm and dropout: layers that remember and layers that draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 4, 5, stride=2),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Dropout(0.3),
+            nn.Flatten(),
+        )
+        self.head = nn.Sequential(nn.Linear(4 * 6 * 6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.body(x))
+        return out
+
+
+def make_client(
+    settings: Settings, round: int, state: Payload | None = None, number: int = 0
+) -> Client:
+    """A client of an experiment, as a step of an algorithm sees it."""
+    config = resolve(settings)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    task = make_task(config, data, fedkf.FedKF())
+    return Client(number, round, data.client(number), task, task.streams, state)
 
 
 def model_bytes(folder: Path) -> dict[str, bytes]:

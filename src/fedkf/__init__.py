@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Algorithm", "FedAvg", "FedKF", "FedkfError", "UserError", "load", "metrics", "run"]
+__all__ = [
+    "Algorithm",
+    "FedAvg",
+    "FedKF",
+    "FedkfError",
+    "UserError",
+    "load",
+    "metrics",
+    "personalize",
+    "run",
+]
 
 if TYPE_CHECKING:
     from fedkf import algorithms as algorithms
@@ -16,6 +26,7 @@ if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm as Algorithm
     from fedkf.core.errors import FedkfError as FedkfError
     from fedkf.core.errors import UserError as UserError
+    from fedkf.runs.personalize import personalize as personalize
     from fedkf.runs.trained import load as load
 
 _HOMES = {
@@ -25,6 +36,7 @@ _HOMES = {
     "FedkfError": "fedkf.core.errors",
     "UserError": "fedkf.core.errors",
     "load": "fedkf.runs.trained",
+    "personalize": "fedkf.runs.personalize",
     "run": "fedkf.api",
 }
 

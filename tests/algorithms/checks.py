@@ -1,16 +1,12 @@
-"""What every algorithm must withstand, and how its code is counted."""
+"""What every algorithm must withstand."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import io
 import os
 import signal
-import tokenize
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -126,23 +122,3 @@ def one_step(
     data = ClientData(inputs, labels, inputs[:0], labels[:0])
     client = Client(0, round, data, task, task.streams, state)
     return algorithm.local_update(client, down), client
-
-
-def lines_of_code(module: ModuleType) -> int:
-    """Lines that hold code: no blanks, comments or docstrings."""
-    source = Path(str(module.__file__)).read_text()
-    documentation = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
-            first = node.body[0]
-            documentation |= set(range(first.lineno, (first.end_lineno or 0) + 1))
-    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    lines = {
-        number
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type not in skipped and token.string
-        for number in range(token.start[0], token.end[0] + 1)
-    }
-    return len(lines - documentation)

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from checks import Normed, is_fedavg, refuses, survives
-from conftest import Outcome, Settings
-from test_fedkf import make_client
+from conftest import Outcome, Settings, make_client
 from torch import nn, tensor
 
 import fedkf

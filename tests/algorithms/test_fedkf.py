@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from checks import lines_of_code
-from conftest import Settings, model_bytes
+from conftest import Settings, Unsteady, make_client, model_bytes
 from torch import nn
 
 import fedkf
@@ -18,26 +17,7 @@ from fedkf.core.client import Client
 from fedkf.core.payload import Payload
 from fedkf.paper.operations import measure
 from fedkf.runs.config import resolve
-from fedkf.runs.setup import load_source, make_data, make_task, settle
-
-
-class Unsteady(nn.Module):
-    """BatchNorm and dropout: layers that remember and layers that draw."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(1, 4, 5, stride=2),
-            nn.BatchNorm2d(4),
-            nn.ReLU(),
-            nn.Dropout(0.3),
-            nn.Flatten(),
-        )
-        self.head = nn.Sequential(nn.Linear(4 * 6 * 6, 8), nn.ReLU(), nn.Linear(8, 3))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.head(self.body(x))
-        return out
+from fedkf.runs.setup import load_source, settle
 
 
 @pytest.mark.parametrize("fidelity", ["text", "released"])
@@ -87,17 +67,6 @@ def test_passes_are_those_of_the_papers_table_of_operations(
 def test_fedkf_sends_two_models_down_and_fedkf_minus_one() -> None:
     assert (measure(fedkf.FedKF())["bytes_down"], measure(fedkf.FedKF())["bytes_up"]) == (2, 1)
     assert (measure(FedKFMinus())["bytes_down"], measure(FedKFMinus())["bytes_up"]) == (1, 1)
-
-
-def make_client(
-    settings: Settings, round: int, state: Payload | None = None, number: int = 0
-) -> Client:
-    config = resolve(settings)
-    source = load_source(config)
-    config = settle(config, source)
-    data = make_data(config, source)
-    task = make_task(config, data, fedkf.FedKF())
-    return Client(number, round, data.client(number), task, task.streams, state)
 
 
 def one_update(settings: Settings, algorithm: fedkf.Algorithm, round: int = 2) -> Client:
@@ -203,7 +172,3 @@ def test_the_released_first_round_is_plain_and_sends_one_model(settings: Setting
     assert "kl" not in records[0]["losses"]
     assert "kl" in records[1]["losses"]
     assert records[1]["bytes"]["down"] == 2 * records[0]["bytes"]["down"]
-
-
-def test_fedkf_fits_in_110_lines_of_code() -> None:
-    assert lines_of_code(fedkf.algorithms.fedkf) <= 110

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from checks import Normed, is_fedavg, lines_of_code, one_step, refuses, survives
+from checks import Normed, is_fedavg, one_step, refuses, survives
 from conftest import Outcome, Settings
 from torch import nn, tensor
 
@@ -125,10 +125,6 @@ def test_passes_bytes_and_disclosure() -> None:
     assert tuple(row["passes"].values()) == (3, 1, 0, 0)
     assert (row["bytes_down"], row["bytes_up"]) == (1, 1)
     assert row["discloses"] == ["weights"]
-
-
-def test_moon_fits_in_60_lines_of_code() -> None:
-    assert lines_of_code(fedkf.algorithms.moon) <= 60
 
 
 def test_values_out_of_range_are_refused(cli: Callable[..., Outcome]) -> None:

@@ -63,7 +63,7 @@ class FedKF(Algorithm):
             return super().local_update(client, down)
         student = client.start(down["weights"])  # w_k ← w
         teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])  # ŵ, fixed
-        samples = client.samples()  # θ_k, as this client left it
+        samples = self.samples(client, down)
         for x, y in client.batches():
             if fresh := client.steps % samples.reuse == 0:
                 fake = samples.draw()
@@ -82,6 +82,10 @@ class FedKF(Algorithm):
             client.log(kl=kl)
         client.state = samples.state()
         return client.upload()
+
+    def samples(self, client: Client, down: Payload) -> Samples:
+        """θ_k, as this client left it."""
+        return client.samples()
 
     def generator_loss(self, features: Tensor, logits: Tensor) -> Tensor:
         """L_G = L_IE + λ₁ L_OH + λ₂ L_A (Eq. 5)."""

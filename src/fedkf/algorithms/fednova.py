@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedkf.core.algorithm import Algorithm, State
+from fedkf.core.algorithm import Algorithm, State, with_mean_buffers
 from fedkf.core.arithmetic import combine, subtract
 from fedkf.core.payload import weighted_mean
 
@@ -35,7 +35,8 @@ class FedNova(Algorithm):
             (u.size, combine(lambda d, n=n: d / n, subtract(start, u["weights"])))
             for u, n in zip(uploads, norms, strict=True)
         )
-        return state.replace(weights=combine(lambda w, d: w - effective * d, start, direction))
+        new = combine(lambda w, d: w - effective * d, start, direction)
+        return state.replace(weights=with_mean_buffers(server, uploads, new))
 
 
 def effective_steps(steps: int, momentum: float) -> float:

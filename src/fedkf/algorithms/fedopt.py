@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers
 from fedkf.core.arithmetic import combine, subtract, zeros_like
 from fedkf.core.payload import Payload, Weights, weighted_mean
 
@@ -36,9 +36,7 @@ class FedAvgM(Algorithm):
         mean = weighted_mean((u.size, u["weights"]) for u in uploads)
         change = subtract(mean, state["weights"])
         new = self.optimise(state, change)
-        learned = set(server.task.parameters)
-        weights = {name: new["weights"][name] if name in learned else mean[name] for name in mean}
-        return new.replace(weights=weights)
+        return new.replace(weights=with_mean_buffers(server, uploads, new["weights"]))
 
     def optimise(self, state: State, change: Weights) -> State:
         momentum = combine(lambda v, d: self.beta * v + d, state["momentum"], change)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers
 from fedkf.core.arithmetic import combine, subtract, zeros_like
 
 if TYPE_CHECKING:
@@ -26,4 +26,5 @@ class MIFA(Algorithm):
             updates.put(upload.client, subtract(start, upload["weights"]))
         mean = updates.mean("all", zeros_like(start))
         assert mean is not None
-        return state.replace(weights=combine(lambda w, g: w - self.server_lr * g, start, mean))
+        new = combine(lambda w, g: w - self.server_lr * g, start, mean)
+        return state.replace(weights=with_mean_buffers(server, uploads, new))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.algorithm import Algorithm, State, option, starting_loss, with_mean_buffers
 from fedkf.core.arithmetic import combine, squared_norm, subtract
 
 if TYPE_CHECKING:
@@ -31,12 +31,8 @@ class QFFL(Algorithm):
     q: float = option(0.1, "how much a high loss counts; 0 gives the plain mean", at_least=0)
 
     def local_update(self, client: Client, down: Payload) -> Payload:
-        model, data = client.start(down["weights"]).eval(), client.data
-        with torch.no_grad():
-            parts = zip(data.images.split(256), data.labels.split(256), strict=True)
-            loss = sum(client.task.loss(model(x), y).item() * len(y) for x, y in parts)
-        upload = super().local_update(client, down)
-        return upload.add("local_loss", {"value": loss / client.size})
+        loss = starting_loss(client, down["weights"])
+        return super().local_update(client, down).add("local_loss", {"value": loss})
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         start, rate = state["weights"], 1 / server.task.training.lr
@@ -46,4 +42,5 @@ class QFFL(Algorithm):
             gradient = combine(lambda d: rate * d, subtract(start, upload["weights"]))
             total = combine(lambda t, g, f=loss**self.q: t + f * g, total, gradient)
             scale += self.q * loss ** (self.q - 1) * squared_norm(gradient) + rate * loss**self.q
-        return state.replace(weights=combine(lambda w, t: w - t / scale, start, total))
+        new = combine(lambda w, t: w - t / scale, start, total)
+        return state.replace(weights=with_mean_buffers(server, uploads, new))

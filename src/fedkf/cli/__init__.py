@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.machinery
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +23,26 @@ class Deferred(ModuleType):
         if sys.modules.get(name) is self:
             del sys.modules[name]
         return getattr(importlib.import_module(name), attribute)
+
+
+@contextlib.contextmanager
+def without_compiler() -> Iterator[None]:
+    """For a moment's work: PyTorch's optimizers import its compiler, which takes over a second,
+    only to be told that nothing is compiled. Whatever else is asked of it, the real one answers.
+    """
+    import torch
+
+    _ = torch.Tensor  # now it is loaded, compiler or not
+    name = "torch._dynamo"
+    stand_in: Any = Deferred(name)
+    stand_in.disable = lambda function, *args, **kwargs: function
+    stand_in.graph_break = lambda *args, **kwargs: None
+    placed = sys.modules.setdefault(name, stand_in)
+    try:
+        yield
+    finally:
+        if placed is stand_in and sys.modules.get(name) is stand_in:
+            del sys.modules[name]
 
 
 def main() -> None:

@@ -163,9 +163,11 @@ def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="As a list of objects.")] = False,
 ) -> None:
     """What each algorithm needs, discloses and costs, measured on a tiny model."""
+    from fedkf.cli import without_compiler
     from fedkf.paper.operations import table
 
-    rows = table()
+    with without_compiler():
+        rows = table()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -218,6 +220,36 @@ def evaluate(
     from fedkf.cli.home import show_evaluation
 
     show_evaluation(run, data, mixtures, against, readout, as_json)
+
+
+@app.command()
+def personalize(
+    run: RunArgument,
+    method: Annotated[str, typer.Option(help="finetune or proximal.")] = "finetune",
+    epochs: Annotated[int | None, typer.Option(help="Of local training. [default: the run's]")] = (
+        None
+    ),
+    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: the run's]")] = None,
+    mu: Annotated[
+        float | None, typer.Option(help="Weight of the proximal term. [default: 0.1]")
+    ] = None,
+    readout: ReadoutOption = "oca",
+    workers: Annotated[int | None, typer.Option(help="Worker processes.", min=0)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one object.")] = False,
+) -> None:
+    """Train the model once more at each client: its accuracy before and after."""
+    from fedkf.cli.personal import show_personalized
+
+    show_personalized(
+        run,
+        as_json,
+        method=method,
+        epochs=epochs,
+        lr=lr,
+        mu=mu,
+        readout=readout,
+        workers=workers,
+    )
 
 
 @app.command()

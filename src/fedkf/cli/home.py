@@ -21,6 +21,7 @@ from fedkf.data.federated import FederatedData, as_floats
 from fedkf.data.folder import open_image
 from fedkf.report.figures import bubbles
 from fedkf.runs.evaluation import Group, evaluate, mixtures
+from fedkf.runs.personalize import data_of
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import load_source, make_data, settle
 from fedkf.runs.store import RunFolder
@@ -126,12 +127,7 @@ def own_groups(folder: RunFolder) -> list[Group]:
     config = folder.config()
     if config is None:
         raise UserError(f"{folder.path} holds no config.yaml, so its data is unknown; give --data")
-    data = clients_data(config)
-    if folder.provenance().get("data_sha256") != data.digest():
-        raise UserError(
-            f"the data is not the one that {folder.path} was trained on, so some of its training "
-            "samples would be tested on; give the new data with --data"
-        )
+    _, data = data_of(folder, config, say)
     parts = [(name, data.client(k)) for k, name in enumerate(data.names)]
     return [(name, part.test_images, part.test_labels) for name, part in parts]
 
@@ -275,6 +271,8 @@ def gain_tables(local: RunFolder, federated: RunFolder) -> list[Table]:
     there = local.rounds()[-1]["readouts"]
     tables = []
     for readout, score in federated.rounds()[-1]["readouts"].items():
+        if readout not in there:
+            continue  # an algorithm may judge models of its own, beside the two
         own = dict(zip(there[readout]["clients"], there[readout]["accuracy"], strict=True))
         heading = f"{federated.path.name} ({readout.upper()}) over {local.path.name}"
         names = [clients[k]["name"] for k in score["clients"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -54,9 +54,10 @@ def clients_table(
 
 
 def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What each algorithm needs, discloses and costs."""
+    """What each algorithm needs, discloses and costs; the paper's own word where it differs."""
     made = table(
-        "per round and client: bytes in models; per batch: passes forward/backward",
+        "per round and client: bytes in models, passes outside the steps over all its data; "
+        "per batch: passes forward/backward",
         "algorithm",
         "fair",
         "proxy",
@@ -65,17 +66,47 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         "up",
         "classifier",
         "generator",
+        "outside",
     )
     for row in rows:
-        passes = row["passes"]
+        passes, outside, discloses = row["passes"], row["passes_outside"], row["discloses"]
         made.add_row(
             row["name"],
-            "yes" if row["fairness_aware"] else "no",
-            "yes" if row["needs_proxy_data"] else "no",
-            ", ".join(row["discloses"]),
+            beside(row, "fairness_aware", yes(row["fairness_aware"]), yes),
+            beside(row, "needs_proxy_data", yes(row["needs_proxy_data"]), yes),
+            beside(
+                row, "leaks", ", ".join(discloses), lambda leaks: "more" if leaks else "no more"
+            ),
             f"{row['bytes_down']:g}",
             f"{row['bytes_up']:g}",
-            f"{passes['classifier_forward']:g}/{passes['classifier_backward']:g}",
-            f"{passes['generator_forward']:g}/{passes['generator_backward']:g}",
+            beside(row, "passes", classifier(passes), classifier),
+            beside(row, "passes", generator(passes), generator),
+            classifier(outside) if any(outside.values()) else "",
         )
     return made
+
+
+def beside(row: Mapping[str, Any], key: str, ours: str, show: Callable[[Any], str]) -> str:
+    """Ours, and what the paper prints if that is something else."""
+    theirs = show(row["paper"][key]) if key in row["differs"] else ours
+    return ours if theirs == ours else f"{ours} (paper: {theirs})"
+
+
+def yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def leakage(leaks: bool) -> str:
+    return "leaks" if leaks else "no leakage"
+
+
+def through(model: str, passes: Mapping[str, float]) -> str:
+    return f"{passes[f'{model}_forward']:g}/{passes[f'{model}_backward']:g}"
+
+
+def classifier(passes: Mapping[str, float]) -> str:
+    return through("classifier", passes)
+
+
+def generator(passes: Mapping[str, float]) -> str:
+    return through("generator", passes)

@@ -105,7 +105,10 @@ class Algorithm:
         return lambda x, y: client.task.loss(client.model(x), y)
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
-        """How many of the client's test samples each readout in `down` classifies correctly."""
+        """How many of the client's test samples each readout in `down` classifies correctly.
+
+        An algorithm whose clients have models of their own may add a readout that counts those.
+        """
         x, y = client.data.test_images, client.data.test_labels
         counts: dict[str, int | float] = {"tested": len(y), **dict.fromkeys(down, 0)}
         for name in down if len(y) else ():
@@ -185,3 +188,25 @@ def correct(model: torch.nn.Module, images: Tensor, labels: Tensor, chunk: int =
             for x, y in zip(images.split(chunk), labels.split(chunk), strict=True)
         ]
     return torch.cat(hits)
+
+
+def starting_loss(client: Client, weights: Weights, chunk: int = 256) -> float:
+    """The mean loss of a model on all of the client's training data, as it is before training."""
+    model, data = client.start(weights).eval(), client.data
+    with torch.no_grad():
+        parts = zip(data.images.split(chunk), data.labels.split(chunk), strict=True)
+        total = sum(client.task.loss(model(x), y).item() * len(y) for x, y in parts)
+    return total / client.size
+
+
+def with_mean_buffers(server: Server, uploads: Sequence[Upload], weights: Weights) -> Weights:
+    """New parameters with buffers, such as batch norm's statistics, averaged as in FedAvg.
+
+    They are no gradients: a rule that stretches or mixes updates would spoil them.
+    """
+    learned = set(server.task.parameters)
+    mean = weighted_mean(
+        (u.size, {name: t for name, t in u["weights"].items() if name not in learned})
+        for u in uploads
+    )
+    return {name: mean.get(name, tensor) for name, tensor in weights.items()}

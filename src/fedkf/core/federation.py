@@ -13,6 +13,7 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import Reply
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Scope
+from fedkf.core.overall import Inactive, with_global
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Counts, Engine, Server
 
@@ -60,6 +61,7 @@ class Schedule:
     checkpoint_every: int = 1
     scope: Scope = "all"
     evaluate_clients: int | None = None
+    inactive: Inactive = "slot"
 
 
 def active_clients(fraction: float, clients: int) -> int:
@@ -97,7 +99,10 @@ class Federation:
                 # All sizes being 1, weighted and unweighted are the same.
                 weighted = payload.number("about", "total") != len(self.server.sizes)
                 self.server.memory(name.removeprefix("memory-"), weighted).restore(payload)
-        self._remember_overall()
+        if "overall" in saved.payloads:
+            self.server.overall = saved.payloads["overall"]["weights"]
+        else:
+            self._remember_overall()
         finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
         if finals and saved.round == self.schedule.rounds:
             self.final = {name.removeprefix(FINAL): weights for name, weights in finals.items()}
@@ -129,10 +134,9 @@ class Federation:
         before = self.ledger.bytes()
         for observer in self.observers:
             observer.round_started(round, server.active)
+        sent = self.algorithm.model(state)
         state = self.algorithm.round(server, state)
-        for client in sorted(server.trained):
-            server.memory("overall").put(client, server.trained[client])
-        self._remember_overall()
+        self._update_overall(sent)
         last = round == self.schedule.rounds
         readouts = self.readouts(state)
         if last:
@@ -168,7 +172,20 @@ class Federation:
         memories = {f"memory-{name}": m.state() for name, m in self.server.memories.items()}
         finals = {FINAL + name: Payload(weights=w) for name, w in (self.final or {}).items()}
         start = Payload(weights=self.server.task.initial_weights)
-        return {"start": start, "state": state, **memories, **finals}
+        kept = {"start": start, "state": state, **memories, **finals}
+        if self.schedule.inactive == "global" and self.server.overall is not None:
+            kept["overall"] = Payload(weights=self.server.overall)
+        return kept
+
+    def _update_overall(self, sent: Weights) -> None:
+        """T1: the round's uploads replace their clients' slots, and the mean is taken anew."""
+        server = self.server
+        if self.schedule.inactive == "global":
+            server.overall = with_global(server.trained, server.sizes, sent)
+            return
+        for client in sorted(server.trained):
+            server.memory("overall").put(client, server.trained[client])
+        self._remember_overall()
 
     def _remember_overall(self) -> None:
         mean = self.server.memory("overall").mean(
@@ -231,10 +248,12 @@ class Federation:
                 return counts
         replies = self.server.exchange("evaluate", clients, down)
         numbers = [upload.payload.numbers["monitoring"] for upload in replies]
+        # An algorithm whose clients have models of their own may judge those too.
+        judged = [name for name in numbers[0] if name != "tested"] if numbers else list(readouts)
         return Counts(
             [upload.client for upload in replies],
             [int(n["tested"]) for n in numbers],
-            {name: [int(n[name]) for n in numbers] for name in readouts},
+            {name: [int(n[name]) for n in numbers] for name in judged},
         )
 
 

@@ -1,191 +1,271 @@
-"""What an algorithm costs and discloses, measured by running it on a tiny task."""
+"""What an algorithm costs and discloses, measured by running it for two rounds on a tiny task.
+
+Server, client and ledger are those of any run. The model is LeNet-5 and the generator that of the
+paper, so that bytes are in proportion; there is one client with two batches of two samples.
+"""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fedkf import algorithms
 from fedkf.core.algorithm import Algorithm
-from fedkf.core.payload import LEAKAGE
-from fedkf.runs.config import resolve
+from fedkf.core.payload import LEAKAGE, Payload, Weights
+from fedkf.core.versions import Versions
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from fedkf.core.client import Client
-    from fedkf.core.payload import Payload, Weights
-    from fedkf.core.server import Server
+    from fedkf.core.client import Call, Client, ClientData, ClientHost, Reply
+    from fedkf.core.server import Counts
     from fedkf.core.task import Task
 
-TINY: dict[str, Any] = {
-    "fidelity": "released",
-    "federation": {"rounds": 2, "fraction": 1.0, "local_epochs": 1, "steps": 2, "batch_size": 4},
-    "generator": {"width": 4, "noise": 4},
-}
-"""Two rounds (the first may differ), two steps for each client."""
+PASSES = (
+    "classifier_forward",
+    "classifier_backward",
+    "generator_forward",
+    "generator_backward",
+)
+BATCH, SHAPE, CLASSES, NOISE = 2, (1, 28, 28), 26, 100
+ROUNDS = 2
+"""The first round may differ, and a client's second turn starts from what it kept."""
 
 
 @dataclass
 class Passes:
-    """Forward and backward passes in batches of B samples, counted by hooks.
+    """Forward and backward passes, counted in samples by hooks on the first and the last layer.
 
-    A pass counts half at the first layer and half at the last, so one through the predictor alone
-    counts half, and one over 2B samples counts twice.
+    Each of the two counts half, so a pass through the predictor alone counts half. What happens
+    from the first batch of a client's data to the last is inside the steps, the rest outside.
     """
 
-    batch: int
-    counts: dict[str, float] = field(default_factory=dict)
-    steps: int = 0
-    counting: bool = False
-    finish: dict[str, int] = field(default_factory=dict)
-    """Bytes exchanged once, after the last round."""
+    inside: dict[str, float] = field(default_factory=dict)
+    outside: dict[str, float] = field(default_factory=dict)
+    batches: int = 0
+    clients: int = 0
+    counts: dict[str, float] | None = None
+    """Where passes are counted now; nowhere while the server works."""
 
-    def watch(self, module: nn.Module, role: str, only_training: bool) -> None:
-        """Count passes through a module; `only_training` leaves out those of evaluation mode."""
-        layers = [
-            m for m in module.modules() if next(m.parameters(recurse=False), None) is not None
-        ]
+    def watch(self, module: nn.Module, role: str) -> None:
+        kind = "generator" if "generator" in role else "classifier"
+        parts = module.modules()
+        layers = [m for m in parts if next(m.parameters(recurse=False), None) is not None]
         for layer in (layers[0], layers[-1]):
-            layer.register_forward_hook(
-                lambda m, inputs, output: (
-                    self._forward(role, output) if m.training or not only_training else None
-                )
-            )
+            layer.register_forward_hook(lambda m, inputs, output: self._forward(kind, output))
 
-    def _forward(self, role: str, output: Tensor) -> None:
-        if not self.counting:
+    def _forward(self, kind: str, output: Tensor) -> None:
+        if self.counts is None:
             return
-        share = len(output) / self.batch / 2
-        self._count(f"{role}_forward", share)
+        counts, half = self.counts, len(output) / 2
+        count(counts, f"{kind}_forward", half)
         if output.requires_grad:
-            output.register_hook(lambda gradient: self._count(f"{role}_backward", share))
+            output.register_hook(lambda gradient: count(counts, f"{kind}_backward", half))
 
-    def _count(self, name: str, share: float) -> None:
-        self.counts[name] = self.counts.get(name, 0.0) + share
+    def during(self, work: Callable[[Client, Payload], Payload]) -> Callable[..., Payload]:
+        """The same work on a client, with its passes counted."""
 
-    def per_step(self) -> dict[str, float]:
-        names = ("classifier_forward", "classifier_backward", "generator_forward")
-        return {n: self.counts.get(n, 0.0) / self.steps for n in (*names, "generator_backward")}
+        def counted(client: Client, down: Payload) -> Payload:
+            client.batches = self.following(client.batches)  # type: ignore[method-assign]
+            self.counts, self.clients = self.outside, self.clients + 1
+            try:
+                return work(client, down)
+            finally:
+                self.counts = None
 
+        return counted
 
-def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
-    """One row of the table: what `algorithm` discloses, sends and computes."""
-    from fedkf.core.federation import Observer
-    from fedkf.runs import experiment
-    from fedkf.runs.setup import Objects
+    def following(self, batches: Callable[[str], Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def followed(purpose: str = "batches") -> Iterator[Any]:
+            for batch in batches(purpose):
+                self.counts = self.inside
+                self.batches += purpose == "batches"
+                yield batch
+            self.counts = self.outside
 
-    proxy = tiny_source().inputs if algorithm.needs_proxy_data else None
-    config = resolve(
-        {
-            **TINY,
-            "data": {"proxy": None if proxy is None else "python"},
-            "fidelity": fidelity,
-            "algorithm": {"name": algorithm.name},
-        }
-    )
-    passes = Passes(config.federation.batch_size)
-    records: list[dict[str, Any]] = []
+        return followed
 
-    class Keep(Observer):
-        def round_started(self, round: int, active: object) -> None:
-            passes.counts, passes.steps = {}, 0
+    def reset(self) -> None:
+        self.inside, self.outside, self.batches, self.clients = {}, {}, 0, 0
 
-        def round_finished(self, record: dict[str, Any]) -> None:
-            records.append(record)
+    def per_batch(self) -> dict[str, float]:
+        """Passes over a batch for each batch of local data, as in the paper's table."""
+        return {name: self.inside.get(name, 0) / BATCH / self.batches for name in PASSES}
 
-    with tempfile.TemporaryDirectory(prefix="fedkf-") as folder:
-        result = experiment.execute(
-            config.model_copy(update={"engine": config.engine.model_copy(update={"workers": 0})}),
-            Path(folder),
-            observers=[Keep()],
-            given=Objects(
-                counting(algorithm, passes), tiny_model, source=tiny_source(), proxy=proxy
-            ),
-        )
-        one_model = sum(t.nbytes for t in result.weights["aca"].values())
-    active = len(records[-1]["active"])
-    extra = [k for k in result.summary["disclosed"] if k in (*LEAKAGE, "local_loss")]
-    return {
-        "name": algorithm.name,
-        "fairness_aware": algorithm.fairness_aware,
-        "needs_proxy_data": algorithm.needs_proxy_data,
-        "discloses": ["weights", *extra],
-        **{
-            f"bytes_{way}": round(
-                (records[-1]["bytes"][way] - passes.finish[way]) / one_model / active, 2
-            )
-            for way in ("down", "up")
-        },
-        "passes": passes.per_step(),
-    }
+    def per_client(self, size: int) -> dict[str, float]:
+        """Passes over all of a client's data, outside the steps of a round."""
+        return {name: self.outside.get(name, 0) / size / self.clients for name in PASSES}
 
 
-def counting(algorithm: Algorithm, passes: Passes) -> Algorithm:
-    """The same algorithm, with hooks on the models that it trains with."""
-
-    class Counting(type(algorithm)):  # type: ignore[misc]
-        def local_update(self, client: Client, down: Payload) -> Payload:
-            watch_residents(client.task, passes)
-            passes.counting = True
-            upload: Payload = super().local_update(client, down)
-            passes.counting = False
-            passes.steps += client.steps
-            return upload
-
-        def finish(self, server: Server, readouts: dict[str, Weights]) -> dict[str, Weights]:
-            before = server._ledger.bytes()
-            final: dict[str, Weights] = super().finish(server, readouts)
-            passes.finish = {way: n - before[way] for way, n in server._ledger.bytes().items()}
-            return final
-
-    options = {name: getattr(algorithm, name) for name in algorithm.options()}
-    return Counting(**options)
+def count(counts: dict[str, float], name: str, samples: float) -> None:
+    counts[name] = counts.get(name, 0) + samples
 
 
 class Watched(dict[str, "nn.Module"]):
-    """Residents whose passes are counted, whatever roles an algorithm has."""
+    """Resident modules, each watched from the start, whatever roles an algorithm has."""
 
     def __init__(self, passes: Passes) -> None:
         self.passes = passes
 
     def __setitem__(self, role: str, module: nn.Module) -> None:
-        kind = "generator" if "generator" in role else "classifier"
-        # A pass outside the steps, such as a loss of the starting model, is not one of them.
-        self.passes.watch(module, kind, only_training=role == "student")
+        self.passes.watch(module, role)
         super().__setitem__(role, module)
 
 
-def watch_residents(task: Task, passes: Passes) -> None:
-    if not isinstance(task._residents, Watched):
-        residents, task._residents = task._residents, Watched(passes)
-        for role, module in residents.items():
-            task._residents[role] = module
+class Counting:
+    """The algorithm as the clients' side sees it: the same, with its passes counted."""
+
+    def __init__(self, algorithm: Algorithm, passes: Passes) -> None:
+        self.algorithm, self.passes = algorithm, passes
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.algorithm, name)
+        return self.passes.during(value) if callable(value) else value
 
 
-def tiny_model() -> nn.Module:
+class Here:
+    """An engine that does everything in this process."""
+
+    def __init__(self, host: ClientHost) -> None:
+        self.host = host
+
+    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
+        return (self.host.perform(call, down) for call in calls)
+
+    def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> Counts | None:
+        return None
+
+    def close(self) -> None: ...
+
+
+class Kept(Versions):
+    """Private states of clients, in memory."""
+
+    def __init__(self) -> None:
+        self.folder, self.latest = Path(), {}
+        self._changed, self._old, self._payloads = {}, [], dict[tuple[int, str], Payload]()
+
+    def load(self, client: int, version: str) -> Payload:
+        return self._payloads[client, version]
+
+    def save(self, client: int, version: str, payload: Payload) -> None:
+        self._payloads[client, version] = payload
+
+    def discard(self, client: int, version: str) -> None:
+        self._payloads.pop((client, version), None)
+
+
+def measure(algorithm: Algorithm) -> dict[str, Any]:
+    """One row of the table: what `algorithm` discloses, sends and computes."""
+    from fedkf.core.client import ClientHost
+    from fedkf.core.ledger import Ledger
+    from fedkf.core.memory import Memory
+    from fedkf.core.server import Server
+
+    passes, ledger, states, data = Passes(), Ledger(), Kept(), tiny_data()
+    task = tiny_task(passes)
+    host = ClientHost(Counting(algorithm, passes), task, task.streams, states, lambda k: data)  # type: ignore[arg-type]
+    size = len(data.labels)
+    server = Server(
+        task,
+        {0: size},
+        task.streams,
+        Here(host),
+        states,
+        ledger,
+        lambda name, sizes: Memory({}, sizes),
+    )
+    if algorithm.needs_proxy_data:
+        server.proxy = data.images
+    state = algorithm.start(server)
+    before = ledger.bytes()
+    for round in range(1, ROUNDS + 1):
+        passes.reset()
+        before = ledger.bytes()
+        server.begin(round, [0])
+        state = algorithm.round(server, state)
+        server.overall = server.trained[0]
+    sent = {way: total - before[way] for way, total in ledger.bytes().items()}
+    inside = passes.per_batch()
+    algorithm.finish(server, {"aca": algorithm.model(state), "oca": server.overall or {}})
+    outside = passes.per_client(size)
+    one_model = sum(t.nbytes for t in task.initial_weights.values())
+    extra = [kind for kind in ledger.disclosed() if kind in (*LEAKAGE, "local_loss")]
+    return {
+        "name": algorithm.name,
+        "fairness_aware": algorithm.fairness_aware,
+        "needs_proxy_data": algorithm.needs_proxy_data,
+        "discloses": ["weights", *extra],
+        **{f"bytes_{way}": round_off(sent[way] / one_model) for way in ("down", "up")},
+        "passes": {name: round_off(value) for name, value in inside.items()},
+        "passes_outside": {name: round_off(value) for name, value in outside.items()},
+    }
+
+
+def round_off(value: float) -> float:
+    return round(value, 2)
+
+
+def tiny_task(passes: Passes) -> Task:
+    from functools import partial
+
+    from fedkf.core.random import Streams
+    from fedkf.core.task import Task, Training
+    from fedkf.models.generator import ReleasedGenerator
     from fedkf.models.lenet import LeNet5
 
-    return LeNet5((1, 16, 16), 3)
+    task = Task(
+        partial(LeNet5, SHAPE, CLASSES),
+        SHAPE,
+        CLASSES,
+        Training(local_epochs=1, batch_size=BATCH),
+        Streams(0),
+        make_generator=partial(ReleasedGenerator, SHAPE, NOISE, 128, [0.5], [0.5]),
+        noise=NOISE,
+    )
+    task._residents = Watched(passes)
+    return task
 
 
-def tiny_source() -> Any:
-    from fedkf.data.sources import Source
+def tiny_data() -> ClientData:
+    import torch
 
-    images = np.random.default_rng(0).random((24, 1, 16, 16), dtype=np.float32)
-    return Source(images, np.arange(24) % 3, ["a", "b", "c"], np.arange(24) // 12, ["x", "y"])
+    from fedkf.core.client import ClientData
+
+    images = torch.rand((2 * BATCH, *SHAPE), generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(2 * BATCH) % 2
+    return ClientData(images, labels, images[:0], labels[:0])
 
 
 def table(progress: Callable[[str], None] = lambda name: None) -> list[dict[str, Any]]:
-    """A row for every algorithm."""
+    """A row for every algorithm, with the paper's own where it has one."""
+    printed = paper_rows()
     rows = []
     for name in algorithms.names():
         progress(name)
         kind = algorithms.get(name)
-        rows.append(measure(kind.create({**kind.fidelity.get("released", {}), **kind.tiny})))
+        row = measure(kind.create({**kind.fidelity.get("released", {}), **kind.tiny}))
+        rows.append({**row, "paper": printed.get(name), "differs": differences(row, printed)})
     return rows
+
+
+def paper_rows() -> dict[str, dict[str, Any]]:
+    """Table I and the table of operations as the paper prints them, by algorithm."""
+    text = (resources.files("fedkf.paper") / "comparison.json").read_text("utf-8")
+    rows: dict[str, dict[str, Any]] = json.loads(text)["rows"]
+    for row in rows.values():
+        if row["passes"] is not None:
+            row["passes"] = dict(zip(PASSES, row["passes"], strict=True))
+    return rows
+
+
+def differences(row: Mapping[str, Any], printed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The columns in which a measured row is not what the paper prints."""
+    ours = {**row, "leaks": any(kind in LEAKAGE for kind in row["discloses"])}
+    theirs = printed.get(row["name"], {})
+    keys = ("fairness_aware", "needs_proxy_data", "leaks", "passes")
+    return [key for key in keys if theirs.get(key) is not None and theirs[key] != ours[key]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import Federation, Observer, Record, Schedule, active_clients
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
+from fedkf.core.overall import FreshMemory
 from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.server import Server
 from fedkf.core.task import Task
@@ -183,6 +184,15 @@ def _execute(
     writer = Writer(run, settings.rounds)
     with recording_the_end(writer):
         engine = LocalEngine(host, data, choose_workers(config, active), config.engine.threads, say)
+        oldest = config.overall.max_staleness
+
+        def make_memory(name: str, counts: Mapping[int, int]) -> Memory:
+            versions = checkpoint.versions(f"slots-{name}")
+            slots = SlotFiles(versions, lambda: str(server.round))
+            if name != "overall" or oldest is None:
+                return Memory(slots, counts)
+            return FreshMemory(slots, counts, lambda: server.round, oldest)
+
         try:
             server = Server(
                 task,
@@ -191,10 +201,7 @@ def _execute(
                 engine,
                 states,
                 ledger,
-                lambda name, counts: Memory(
-                    SlotFiles(checkpoint.versions(f"slots-{name}"), lambda: str(server.round)),
-                    counts,
-                ),
+                make_memory,
                 settings.min_clients,
                 codec,
             )
@@ -206,6 +213,7 @@ def _execute(
                 config.output.checkpoint_every,
                 config.overall.scope,
                 settings.evaluate_clients,
+                config.overall.inactive,
             )
             federation = Federation(
                 algorithm, server, engine, schedule, ledger, checkpoint, [writer, *observers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Fidelity = Literal["text", "released"]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -122,6 +122,19 @@ class Overall(Section):
     scope: Literal["all", "seen"] = Field(
         "all", description="all (clients not seen yet stand in with w⁰) or seen"
     )
+    inactive: Literal["slot", "global"] = Field(
+        "slot",
+        description="inactive clients count by their slot, or as the last global model",
+    )
+    max_staleness: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="slots filled more rounds ago count as empty; none means never"
+    )
+
+    @model_validator(mode="after")
+    def _slots_only(self) -> Overall:
+        if self.inactive == "global" and self.max_staleness is not None:
+            raise ValueError("must be without max_staleness when inactive is global: no slots")
+        return self
 
 
 class Generator(Section):

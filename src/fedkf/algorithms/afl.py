@@ -1,0 +1,78 @@
+"""AFL (Mohri et al., 2019): minimise the worst mixture of the clients' losses.
+
+The mixture λ climbs where losses are high, the model descends on the mixture. Where only some
+clients take part, their losses, scaled by K/m, and zeros for the others are an unbiased estimate of
+all losses: λ climbs along it, and the model is the mean of the active clients weighted by λ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from fedkf.core.algorithm import Algorithm, State, option, starting_loss
+from fedkf.core.payload import Payload, weighted_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedkf.core.client import Client
+    from fedkf.core.server import Server, Upload
+
+
+@dataclass(frozen=True)
+class AFL(Algorithm):
+    """w ← Σ_S λ_k w_k / Σ_S λ_k, λ ← projection of λ + γ F onto the simplex."""
+
+    name: ClassVar[str] = "afl"
+    fairness_aware: ClassVar[bool] = True
+    discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
+    mixture_lr: float = option(0.1, "γ, learning rate of the mixture", at_least=0)
+    ascent: str = option(
+        "projected",
+        "how the mixture climbs: projected onto the simplex, or by mirror ascent",
+        choices=("projected", "mirror"),
+    )
+
+    def start(self, server: Server) -> State:
+        sizes = torch.tensor(
+            [server.sizes[k] for k in range(len(server.sizes))], dtype=torch.float64
+        )
+        return super().start(server).add("mixture", {"weights": sizes / sizes.sum()})
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        loss = starting_loss(client, down["weights"])
+        return super().local_update(client, down).add("local_loss", {"value": loss})
+
+    def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+        mixture = state["mixture"]["weights"]
+        shares = [float(mixture[u.client]) for u in uploads]
+        if not sum(shares):  # λ has left them all: nobody is preferred
+            shares = [1.0 for _ in uploads]
+        losses = torch.zeros_like(mixture)
+        for upload in uploads:
+            losses[upload.client] = upload.number("local_loss", "value")
+        step = self.mixture_lr * len(mixture) / len(uploads) * losses
+        if self.ascent == "mirror":
+            new = (mixture.log() + step).softmax(0)
+        else:
+            new = onto_simplex(mixture + step)
+        weights = weighted_mean(
+            (share, u["weights"]) for share, u in zip(shares, uploads, strict=True)
+        )
+        return state.replace(weights=weights, mixture={"weights": new})
+
+
+def onto_simplex(point: Tensor) -> Tensor:
+    """The nearest point with non-negative entries that add up to 1.
+
+    >>> onto_simplex(torch.tensor([0.5, 1.5, -1.0]))
+    tensor([0., 1., 0.])
+    """
+    ordered = point.sort(descending=True).values
+    excess = (ordered.cumsum(0) - 1) / torch.arange(1, len(point) + 1, dtype=point.dtype)
+    last = int((ordered > excess).nonzero()[-1])
+    return (point - excess[last]).clamp_min(0)

@@ -1,0 +1,61 @@
+"""pFedMe (Dinh et al., 2020): clients keep models of their own, tied to the shared one by a spring.
+
+The shared model learns where the personal ones are drawn to; the personal ones are what the
+clients are to use. Both are judged: the readout "personal" is each client under its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.arithmetic import combine
+from fedkf.core.payload import Payload, weighted_mean
+
+if TYPE_CHECKING:
+    from fedkf.core.client import Client
+    from fedkf.core.server import Server, Upload
+
+
+@dataclass(frozen=True)
+class PFedMe(Algorithm):
+    """θ ≈ argmin f_k(θ) + λ/2 ‖θ − w_k‖², w_k ← w_k − ηλ (w_k − θ); w ← (1 − β) w + β Σ w_k / m."""
+
+    name: ClassVar[str] = "pfedme"
+    penalty: float = option(15.0, "λ, how strongly personal models are held", above=0)
+    personal_steps: int = option(5, "K, steps of the personal model on each batch", at_least=1)
+    personal_lr: float = option(0.09, "learning rate of the personal model", above=0)
+    beta: float = option(1.0, "β, how far the server moves to the clients' mean", above=0)
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        model, rate = client.start(down["weights"]), client.task.training.lr * self.penalty
+        client.optimizer.param_groups[0]["lr"] = self.personal_lr
+        pairs = [(p, p.detach().clone()) for p in model.parameters()]  # θ, and w_k
+        plain = self.local_loss(client, down)
+        for x, y in client.batches():
+            for _ in range(self.personal_steps):
+                distance = sum((p - w).square().sum() for p, w in pairs)
+                client.step(plain(x, y) + self.penalty / 2 * distance)
+            with torch.no_grad():
+                for p, w in pairs:
+                    w.sub_(rate * (w - p))
+        upload = client.upload()
+        client.state = Payload(personal=upload["weights"])
+        names = (name for name, _ in model.named_parameters())
+        local = {name: w.cpu().contiguous() for name, (_, w) in zip(names, pairs, strict=True)}
+        return upload.replace(weights={**upload["weights"], **local})
+
+    def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+        mean = weighted_mean((1, u["weights"]) for u in uploads)
+        return state.replace(
+            weights=combine(lambda m, w: w + self.beta * (m - w), mean, state["weights"])
+        )
+
+    def evaluate(self, client: Client, down: Payload) -> Payload:
+        """Also the client's personal model as it left it; the shared one before its first turn."""
+        own = client.state["personal"] if client.state else down["aca"]
+        return super().evaluate(client, down.replace(personal=own))

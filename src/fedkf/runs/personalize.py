@@ -1,0 +1,191 @@
+"""Personalize: a trained model goes on training at each client, and each client is asked again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedkf import metrics
+from fedkf.algorithms.fedprox import FedProx
+from fedkf.core.algorithm import correct
+from fedkf.core.client import Call, Client, ClientHost
+from fedkf.core.errors import FedkfError, UserError, nearest
+from fedkf.core.payload import Payload
+from fedkf.data.federated import FederatedData
+from fedkf.data.sources import Say, Source
+from fedkf.runs.schema import Config
+from fedkf.runs.setup import Objects, load_source, make_data, make_task, settle
+from fedkf.runs.store import RunFolder
+from fedkf.runs.trained import load
+
+if TYPE_CHECKING:
+    from torch import nn
+
+METHODS = ("finetune", "proximal")
+
+
+@dataclass(frozen=True)
+class Personal(FedProx):
+    """Local training once more, for the client's own sake; without the proximal term μ is 0."""
+
+    name: ClassVar[str] = "personalize"
+
+    def personalize(self, client: Client, down: Payload) -> Payload:
+        x, y = client.data.test_images, client.data.test_labels
+        counts = {"tested": len(y), "before": 0, "after": 0}
+        if len(y):
+            shared = client.task.load("student", down["weights"]).eval()
+            counts["before"] = int(correct(shared, x, y).sum())
+            self.local_update(client, down)
+            counts["after"] = int(correct(client.model.eval(), x, y).sum())
+        return Payload(monitoring=counts)
+
+
+def personalize(
+    run: str | Path,
+    method: str = "finetune",
+    *,
+    epochs: int | None = None,
+    lr: float | None = None,
+    mu: float | None = None,
+    readout: str = "oca",
+    workers: int | None = None,
+    model: Callable[..., nn.Module] | None = None,
+    clients: Mapping[str, Any] | None = None,
+    say: Say = lambda text: None,
+) -> dict[str, Any]:
+    """Accuracy of every client of a finished run before and after local training of its own.
+
+    `finetune` trains on the client's data, `proximal` also holds the model near the shared one with
+    the weight `mu` (0.1). Epochs and learning rate are the run's unless given. `model` and
+    `clients` are needed for a run that was given them in Python. What is returned is also written
+    to RUN/personalize-METHOD.json.
+    """
+    held = check(method, epochs, lr, mu)
+    folder = RunFolder(Path(run))
+    config = folder.config()
+    if config is None:
+        raise UserError(f"{run} holds no run")
+    if config.algorithm.name == "local":
+        raise UserError(f"{run} trained every client alone, so there is no shared model")
+    shared = load(run, readout, model)
+    from fedkf.data.datasets import from_object
+
+    source = from_object(clients) if clients is not None else None
+    config, data = data_of(folder, config, say, source)
+    training = {
+        "local_epochs": epochs or config.federation.local_epochs,
+        "lr": lr or config.federation.lr,
+        "steps": "own",
+    }
+    settings = config.federation.model_copy(update=training)
+    config = config.model_copy(update={"federation": settings})
+    down = Payload(weights=shared.model.state_dict())
+    counts = ask(config, data, Personal(mu=held), down, workers, Objects(model=model), say)
+    result = {
+        "run": str(run),
+        "readout": readout,
+        "method": method,
+        "epochs": settings.local_epochs,
+        "lr": settings.lr,
+        **({"mu": held} if method == "proximal" else {}),
+        **table(data, counts),
+    }
+    folder.write_json(f"personalize-{method}.json", result)
+    return result
+
+
+def check(method: str, epochs: int | None, lr: float | None, mu: float | None) -> float:
+    """The proximal term's weight, or a sentence about what was given."""
+    if method not in METHODS:
+        raise UserError(f"method is {method!r}; {nearest(method, METHODS)}")
+    if epochs is not None and epochs < 1:
+        raise UserError(f"epochs is {epochs}; it must be at least 1")
+    if lr is not None and not (lr > 0 and math.isfinite(lr)):
+        raise UserError(f"lr is {lr:g}; it must be a number above 0")
+    if mu is None:
+        return 0.1 if method == "proximal" else 0.0
+    if method != "proximal":
+        raise UserError("mu goes with the method proximal")
+    if not (mu >= 0 and math.isfinite(mu)):
+        raise UserError(f"mu is {mu:g}; it must be a number of at least 0")
+    return mu
+
+
+def data_of(
+    folder: RunFolder, config: Config, say: Say, source: Source | None = None
+) -> tuple[Config, FederatedData]:
+    """The clients' data that a run was trained on, and its configuration settled for it."""
+    source = load_source(config, say, source)
+    config = settle(config, source)
+    data = make_data(config, source)
+    if folder.provenance().get("data_sha256") != data.digest():
+        raise UserError(
+            f"the data is not the one that {folder.path} was trained on, so some of its training "
+            "samples would be tested on; evaluate takes new data with --data"
+        )
+    return config, data
+
+
+def ask(
+    config: Config,
+    data: FederatedData,
+    algorithm: Personal,
+    down: Payload,
+    workers: int | None,
+    given: Objects,
+    say: Say,
+) -> dict[int, dict[str, int | float]]:
+    """Every client's counts, from as many processes as a run would have."""
+    import tempfile
+
+    from fedkf.core.versions import Versions
+    from fedkf.engines.local import LocalEngine
+    from fedkf.runs.experiment import check_device, choose_workers
+
+    check_device(config.engine.device)
+    task = make_task(config, data, algorithm, given)
+    calls = [Call("personalize", k, 0, None, "0") for k in range(len(data.names))]
+    if workers is not None:
+        engine_ = config.engine.model_copy(update={"workers": workers})
+        config = config.model_copy(update={"engine": engine_})
+    counts = {}
+    with tempfile.TemporaryDirectory(prefix="fedkf-") as nowhere:
+        host = ClientHost(algorithm, task, task.streams, Versions(Path(nowhere)), data.client)
+        engine = LocalEngine(
+            host, data, choose_workers(config, len(calls)), config.engine.threads, say
+        )
+        try:
+            for reply in engine.exchange(calls, down):
+                if reply.upload is None:
+                    raise FedkfError(f"{data.names[reply.call.client]}: {reply.error}")
+                counts[reply.call.client] = reply.upload.numbers["monitoring"]
+        finally:
+            engine.close()
+    return counts
+
+
+def table(data: FederatedData, counts: Mapping[int, Mapping[str, int | float]]) -> dict[str, Any]:
+    """Accuracies before and after, client by client and in three numbers."""
+    clients: list[dict[str, Any]] = []
+    for k, name in enumerate(data.names):
+        tested = int(counts[k]["tested"])
+        before, after = (counts[k][key] / tested if tested else None for key in ("before", "after"))
+        gain = after - before if before is not None and after is not None else None
+        clients.append(
+            {"name": name, "tested": tested, "before": before, "after": after, "gain": gain}
+        )
+    sizes = [c["tested"] for c in clients]
+    found: dict[str, Any] = {}
+    for key in ("before", "after"):
+        accuracies = [c[key] for c in clients]
+        known = any(sizes)
+        found[key] = {
+            "amp": metrics.amp(accuracies, sizes) if known else None,
+            "fm": metrics.fm(accuracies) if known else None,
+            "wlp": metrics.wlp(accuracies) if known else None,
+        }
+    return {**found, "clients": clients}

@@ -1,0 +1,34 @@
+"""q-FFL: q = 0 is the plain mean, a step by hand, and accuracies that draw together."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Settings
+from helpers import Unweighted, close, score, server, upload
+from torch import tensor
+
+import fedkf
+from fedkf.algorithms.qffl import QFFL
+from fedkf.core.payload import Payload
+
+
+def test_without_preference_it_is_the_plain_mean(settings: Settings) -> None:
+    ours = fedkf.run(settings, algorithm="qffl", q=0.0).weights
+    assert close(ours["aca"], fedkf.run(settings, algorithm=Unweighted()).weights["aca"])
+
+
+def test_a_step_worked_out_by_hand() -> None:
+    # L = 2; g₁ = 2·(1, 0), g₂ = 2·(0, 1); F = (4, 1); q = 1:
+    # Σ F g = (8, 2); h₁ = 1·1·4 + 2·4 = 12, h₂ = 1·1·4 + 2·1 = 6; w = 1 − (8, 2) / 18
+    uploads = [
+        upload(0, 9, [0.0, 1.0], local_loss={"value": 4.0}),
+        upload(1, 1, [1.0, 0.0], local_loss={"value": 1.0}),
+    ]
+    state = Payload(weights={"w": tensor([1.0, 1.0])})
+    new = QFFL(q=1.0).aggregate(server(), state, uploads)
+    assert new["weights"]["w"].tolist() == pytest.approx([1 - 8 / 18, 1 - 2 / 18])
+
+
+def test_the_variance_of_accuracies_falls_as_q_grows() -> None:
+    variances = [score("qffl", q=q)["fm"] for q in (0.0, 0.5, 1.0)]
+    assert variances[0] > 1.2 * variances[1] > 1.4 * variances[2]

@@ -1,0 +1,59 @@
+"""SCAFFOLD: its first round, steps by hand, and many local steps without drift."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Settings, make_client
+from helpers import Unweighted, close, server, upload
+from quadratics import Quadratics
+from torch import tensor
+
+import fedkf
+from fedkf.algorithms.scaffold import Scaffold
+from fedkf.core.payload import Payload
+
+
+def test_its_first_round_is_the_plain_mean(settings: Settings) -> None:
+    ours = fedkf.run(settings, algorithm="scaffold", rounds=1).weights
+    assert close(ours["aca"], fedkf.run(settings, algorithm=Unweighted(), rounds=1).weights["aca"])
+
+
+def test_a_round_worked_out_by_hand() -> None:
+    # Two of four clients: w = 0 + ((1 − 0) + (3 − 0)) / 2 = 2; c = 0.5 + (2/4)·(0.2 + 0.6)/2 = 0.7
+    state = Payload(weights={"w": tensor([0.0])}, control={"w": tensor([0.5])})
+    uploads = [
+        upload(0, 5, [1.0], control={"w": tensor([0.2])}),
+        upload(1, 1, [3.0], control={"w": tensor([0.6])}),
+    ]
+    new = Scaffold().aggregate(server(), state, uploads)
+    assert new["weights"]["w"].item() == pytest.approx(2.0)
+    assert new["control"]["w"].item() == pytest.approx(0.7)
+
+
+def test_a_client_keeps_the_mean_gradient_of_its_steps(settings: Settings) -> None:
+    """With c = c_k = 0, the new c_k is (w − w_k) / (steps · lr), and it stays with the client."""
+    client = make_client(settings, 1)
+    start = client.task.initial_weights
+    zero = {name: torch.zeros_like(t) for name, t in start.items()}
+    sent = Scaffold().local_update(client, Payload(weights=start).add("control", zero, "weights"))
+    rate = client.steps * client.task.training.lr
+    for name, t in start.items():
+        expected = (t - sent["weights"][name]) / rate
+        assert client.state is not None
+        assert torch.allclose(client.state["control"][name], expected, atol=1e-6)
+        assert torch.allclose(sent["control"][name], expected, atol=1e-6)
+
+
+def test_with_many_local_steps_it_finds_the_optimum_that_fedavg_misses(tmp_path: Path) -> None:
+    """Clients by label: one curves steeply in one direction, the other in the other."""
+    curves = [tensor([[4.0, 0.0], [0.0, 0.2]]), tensor([[0.2, 0.0], [0.0, 4.0]])]
+    federation = Quadratics(curves, [tensor([1.0, -3.0]), tensor([-3.0, 1.0])])
+    best = federation.optimum([0.5, 0.5])
+    local: Settings = {"lr": 0.1, "local_epochs": 10}
+    drifted = federation.run(fedkf.FedAvg(), tmp_path, 25, **local)
+    corrected = federation.run(Scaffold(), tmp_path, 25, **local)
+    assert (drifted - best).norm().item() > 0.3
+    assert (corrected - best).norm().item() < 0.01

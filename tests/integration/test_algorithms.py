@@ -1,0 +1,85 @@
+"""Every algorithm through a whole run: any number of workers, killed and resumed, both readouts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Settings, Unsteady, model_bytes
+
+import fedkf
+from fedkf import algorithms
+from fedkf.core.client import Reply
+from fedkf.core.federation import Observer
+from fedkf.runs.config import read, resolve
+from fedkf.runs.experiment import Result, execute
+
+NEEDS: dict[str, dict[str, Any]] = {"feddf": {"data.proxy": 0.1}}
+"""What an algorithm cannot do without, beside its own hyperparameters."""
+
+SMALL = {
+    "data.limit": 12,
+    "data.clients": 4,
+    "data.min_samples": 5,
+    "federation.rounds": 2,
+    "federation.fraction": 0.75,
+    "federation.local_epochs": 1,
+    "federation.steps": 2,
+    "generator.width": 4,
+    "generator.noise": 8,
+}
+
+
+class KilledInRoundTwo(Observer):
+    """Ends its process as kill -9 does, when some of the round's clients are done."""
+
+    def client_finished(self, reply: Reply) -> None:
+        if reply.call.round == 2 and reply.call.step != "evaluate":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(
+    name: str, folder: Path, workers: int, *observers: Observer, resume: bool = False
+) -> Result:
+    content, _ = read("digits")
+    options = {f"algorithm.{k}": v for k, v in algorithms.get(name).tiny.items()}
+    chosen = {"algorithm.name": name, "engine.workers": workers}
+    config = resolve(content, {**SMALL, **NEEDS.get(name, {}), **options, **chosen})
+    return execute(config, folder, resume, observers)
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_workers_and_kill_9_leave_no_trace_in_the_models(name: str, tmp_path: Path) -> None:
+    whole = run(name, tmp_path / "whole", 0)
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            run(name, tmp_path / "killed", 2, KilledInRoundTwo())
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    resumed = run(name, tmp_path / "killed", 2, resume=True)
+    assert model_bytes(tmp_path / "killed") == model_bytes(tmp_path / "whole")
+    assert set(model_bytes(tmp_path / "whole")) == {"aca.safetensors", "oca.safetensors"}
+    for result in (whole, resumed):
+        assert {"aca", "oca"} <= result.summary["readouts"].keys()
+        assert [record["round"] for record in result.history] == [1, 2]
+    assert resumed.summary["readouts"] == whole.summary["readouts"]
+    assert resumed.summary["bytes"] == whole.summary["bytes"]
+    assert set(algorithms.get(name).discloses) <= set(whole.summary["disclosed"])
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_models_with_batch_norm_and_dropout_will_do(name: str, settings: Settings) -> None:
+    kind = algorithms.get(name)
+    needs = NEEDS.get(name, {})
+    options = {**needs, **{f"algorithm.{key}": value for key, value in kind.tiny.items()}}
+    result = fedkf.run(settings, algorithm=name, model=Unsteady, rounds=2, **options)
+    for weights in result.weights.values():
+        assert all(tensor.isfinite().all() for tensor in weights.values())
+        assert weights["body.1.num_batches_tracked"] > 0
+        assert (weights["body.1.running_mean"] != 0).any()
