@@ -58,8 +58,8 @@ class Run:
     seed: int | None = None
     rounds: Sequence[Round] = ()
     summary: Summary | None = None
-    status: Status = Status()
-    partition: Partition = Partition()
+    status: Status = field(default_factory=Status)
+    partition: Partition = field(default_factory=Partition)
     ledger: Ledger | None = None
     config_text: str = ""
     config: dict[str, Any] = field(default_factory=dict)
