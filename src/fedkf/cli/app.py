@@ -249,3 +249,29 @@ def predict(
     from fedkf.cli.home import show_predictions
 
     show_predictions(run, images, readout, as_json)
+
+
+FoldersArgument = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or of folders of runs.")
+]
+
+
+@app.command()
+def report(
+    folders: FoldersArgument,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="[default: report.html beside the runs]"),
+    ] = None,
+    samples: Annotated[
+        bool | None,
+        typer.Option(
+            help="Show samples of the models, also of models whose code the run names, or none. "
+            "[default: of models that ship with fedkf]"
+        ),
+    ] = None,
+) -> None:
+    """One HTML file that explains a run, or compares several; it opens offline."""
+    from fedkf.cli.looking import show_report
+
+    show_report(folders, out_, samples)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedkf.runs.trained import Trained
 
 CACHE = "samples.json"
-STEPS, BATCH, NOISE, WIDTH = 200, 64, 64, 32
+STEPS, BATCH, NOISE, WIDTH = 150, 64, 64, 16
 MOST = 24
 PIXELS = 64 * 64
 Png = Annotated[str, Field(pattern=r"^iVBORw0KGgo[A-Za-z0-9+/=]*$", max_length=100_000)]
@@ -83,10 +83,11 @@ def make(run: Path, own_code: bool = False, readout: str = "oca") -> Samples:
         return kept
     try:
         key = key_of(run, readout)
-        trained = load_model(run, own_code, readout)
-    except (Unreadable, FedkfError, ValueError, LookupError, TypeError) as error:
+        made = Samples(key=key, images=draw(load_model(run, own_code, readout)))
+    except (Unreadable, FedkfError) as error:
         raise NoSamples(str(error)) from None
-    made = Samples(key=key, images=draw(trained))
+    except (ValueError, LookupError, TypeError, RuntimeError) as error:
+        raise NoSamples(f"the model cannot be sampled: {' '.join(str(error).split())}") from None
     with contextlib.suppress(OSError):  # a folder that cannot be written has no cache
         write_atomically(run / CACHE, made.model_dump_json().encode())
     return made
@@ -153,7 +154,7 @@ def generate(trained: Trained) -> tuple[Tensor, Tensor]:
     for _ in range(STEPS):
         loss = loss_of(*judge(model, generator(torch.randn(BATCH, NOISE))))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     with torch.no_grad():
         made = generator(torch.randn(4 * BATCH, NOISE))

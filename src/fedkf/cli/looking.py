@@ -1,0 +1,83 @@
+"""Commands that show runs: report, figure and dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedkf.cli.app import err, out
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.report.runs import Run, read_runs
+
+SAMPLED = 4
+"""Runs whose models are sampled: each takes some seconds."""
+
+
+def write_report(
+    folders: Sequence[Path], file: Path | None, samples: bool | None, quiet: bool = False
+) -> Path:
+    """Write the report; its path. `samples`: None means of models that ship with fedkf only."""
+    from fedkf.report.page import build
+
+    runs = with_rounds(folders)
+    path = file or default_place(folders)
+    if path.is_dir():
+        raise UserError(f"--out {path} is a folder; name a file, such as {path / 'report.html'}")
+    for run in runs:
+        for note in run.notes:
+            err.print(f"note: {run.label}: {note}", soft_wrap=True)
+    made = None if samples is False else sample(runs, samples is True, quiet)
+    save(path, build(runs, made).encode())
+    return path
+
+
+def with_rounds(folders: Sequence[Path]) -> list[Run]:
+    """The runs that a user names; one with a finished round at least."""
+    runs = read_runs(folders)
+    if not any(run.rounds for run in runs):
+        names = ", ".join(str(folder) for folder in folders)
+        why = "; ".join(note for run in runs for note in run.notes)
+        raise UserError(
+            f"no run in {names} has a finished round yet" + (f" ({why})" if why else "")
+        )
+    return runs
+
+
+def default_place(folders: Sequence[Path]) -> Path:
+    """Inside the folder given; several runs are compared in the folder that holds them all."""
+    if len(folders) == 1:
+        return folders[0] / "report.html"
+    parents = {folder.resolve().parent for folder in folders}
+    return (parents.pop() if len(parents) == 1 else Path.cwd()) / "report.html"
+
+
+def sample(runs: Sequence[Run], own_code: bool, quiet: bool) -> dict[str, object]:
+    from fedkf.report import samples
+
+    made: dict[str, object] = {}
+    for run in [r for r in runs if r.summary][:SAMPLED]:
+        if run.alone:
+            made[run.label] = "every site has a model of its own, and there is no shared one"
+            continue
+        if not quiet and samples.cached(run.path) is None:
+            err.print(f"sampling the model of {run.label} (once, some seconds)", soft_wrap=True)
+        try:
+            made[run.label] = samples.make(run.path, own_code)
+        except samples.NoSamples as reason:
+            made[run.label] = str(reason)
+    return made
+
+
+def save(path: Path, content: bytes) -> None:
+    from fedkf.core.payload import write_atomically
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise FedkfError(f"cannot write {path}: {error.strerror}") from None
+
+
+def show_report(folders: Sequence[Path], file: Path | None, samples: bool | None) -> None:
+    path = write_report(folders, file, samples)
+    out.print(f"report: {path}", soft_wrap=True)
