@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedkf.cli.app import err, out
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.report.runs import Run, read_runs
+
+if TYPE_CHECKING:
+    from fedkf.report.samples import Samples
 
 SAMPLED = 4
 """Runs whose models are sampled: each takes some seconds."""
@@ -51,10 +55,10 @@ def default_place(folders: Sequence[Path]) -> Path:
     return (parents.pop() if len(parents) == 1 else Path.cwd()) / "report.html"
 
 
-def sample(runs: Sequence[Run], own_code: bool, quiet: bool) -> dict[str, object]:
+def sample(runs: Sequence[Run], own_code: bool, quiet: bool) -> dict[str, Samples | str]:
     from fedkf.report import samples
 
-    made: dict[str, object] = {}
+    made: dict[str, Samples | str] = {}
     for run in [r for r in runs if r.summary][:SAMPLED]:
         if run.alone:
             made[run.label] = "every site has a model of its own, and there is no shared one"

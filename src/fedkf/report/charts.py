@@ -51,7 +51,7 @@ def of(run: Run, readout: str) -> str:
 
 
 def percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
+    return "–" if value is None else f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
 
 
 def thin(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -212,7 +212,7 @@ def gain(runs: Sequence[Run]) -> list[Chart]:
             Series(
                 of(run, run.readouts[0]),
                 [order[name] for name, _ in gains],
-                [value for _, value in gains],
+                [100 * value for _, value in gains],
                 colour,
                 "bars",
                 hover=[f"{name}: {100 * value:+.1f} points" for name, value in gains],
@@ -227,9 +227,10 @@ def gain(runs: Sequence[Run]) -> list[Chart]:
         Chart(
             "Gain over training alone",
             f"site, in the order of the gain with {series[0].name}",
-            "gain in accuracy",
+            "percentage points",
             series,
             says,
+            percent=False,
             x_names=list(order),
             zero_line=True,
         )

@@ -28,12 +28,21 @@ def rounded(values: Sequence[float | None]) -> list[float | None]:
     return [None if v is None else float(f"{v:.5g}") for v in values]
 
 
+def beside(series: Series, chart: Chart) -> Sequence[float]:
+    """Marks of a site lie side by side, so that equal ones do not hide each other."""
+    if series.look not in ("points", "hollow") or len(chart.x_names) > TICKS:
+        return series.x
+    colours = 1 + max(s.colour for s in chart.series)
+    shift = (series.colour - (colours - 1) / 2) * min(0.14, 0.7 / colours)
+    return [x + shift for x in series.x]
+
+
 def trace(series: Series, chart: Chart) -> dict[str, Any]:
     colour = COLOURS[series.colour % len(COLOURS)]
     symbol = SYMBOLS[series.colour % len(SYMBOLS)]
     made: dict[str, Any] = {
         "name": plain(series.name),
-        "x": rounded(series.x),
+        "x": rounded(beside(series, chart)),
         "y": rounded(series.y),
         "visible": True if series.shown else "legendonly",
         "type": "scatter",
@@ -73,11 +82,12 @@ def trace(series: Series, chart: Chart) -> dict[str, Any]:
         }
     else:
         hollow = series.look == "hollow"
+        named = bool(series.texts) and len(chart.x_names) > TICKS  # else the axis names them
         made |= {
-            "mode": "markers+text" if series.texts else "markers",
+            "mode": "markers+text" if named else "markers",
             "marker": {"color": colour, "symbol": symbol + ("-open" if hollow else ""), "size": 9},
         }
-        if series.texts:
+        if named:
             made |= {
                 "text": [plain(short(t)) for t in series.texts],
                 "textposition": "bottom center",
@@ -88,7 +98,7 @@ def trace(series: Series, chart: Chart) -> dict[str, Any]:
 def axis(label: str, names: Sequence[str]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "title": {"text": plain(label), "standoff": 8},
-        "automargin": True,
+        "automargin": bool(names),
         "zeroline": False,
     }
     if names and len(names) <= TICKS:

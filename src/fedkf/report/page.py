@@ -70,6 +70,7 @@ def templates() -> Environment:
         "percent": percent,
         "points": lambda v: "–" if v is None else f"{100 * v:+.1f}",
         "variance": lambda v: "–" if v is None else f"{v:.4f}",
+        "size": size,
         "megabytes": lambda v: f"{v / 1e6:,.1f}",
         "duration": lambda v: str(timedelta(seconds=round(v))),
     }
@@ -112,7 +113,7 @@ def build(
         samples=samples,
         refused=[(run.label, refusals(run), taking_part(run)) for run in drawn],
         costs=[cost(run) for run in drawn],
-        disclosed=[(run.label, disclosed(run), leakage(run)) for run in drawn],
+        disclosed=disclosed(drawn),
         configurations=[configuration(run) for run in runs[:DRAWN]],
         simulated=any(site.classes for run in drawn for site in run.partition.clients),
         back=back,
@@ -235,27 +236,32 @@ def cost(run: Run) -> dict[str, Any]:
     }
 
 
-def disclosed(run: Run) -> list[dict[str, Any]] | None:
-    """What left the sites; None where the ledger is not written yet."""
-    if run.ledger is None:
-        return None
+def disclosed(runs: Sequence[Run]) -> dict[str, Any]:
+    """What left the sites, in training and evaluation; runs without a ledger have not ended."""
+    known = [(run.label, run.ledger) for run in runs if run.ledger is not None]
+    kinds = sorted({kind for _, ledger in known for kind in ledger.disclosed})
     rows = []
-    for kind in run.ledger.disclosed:
+    for kind in kinds:
         sizes = [
-            part.get("up", {}).get(kind, 0) for part in (run.ledger.training, run.ledger.evaluation)
+            sum(part.get("up", {}).get(kind, 0) for part in (ledger.training, ledger.evaluation))
+            for _, ledger in known
         ]
-        rows.append(
-            {
-                "kind": kind,
-                "means": PAYLOADS.get(kind, "not known to this version of fedkf"),
-                "bytes": sum(sizes),
-            }
-        )
-    return rows
+        means = PAYLOADS.get(kind, "not known to this version of fedkf")
+        rows.append({"kind": kind, "means": means, "sizes": sizes})
+    return {
+        "runs": [label for label, _ in known],
+        "rows": rows,
+        "leakage": {label: ledger.leakage for label, ledger in known if ledger.leakage},
+        "missing": [run.label for run in runs if run.ledger is None],
+    }
 
 
-def leakage(run: Run) -> list[str]:
-    return list(run.ledger.leakage) if run.ledger else []
+def size(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= one:
+            return f"{count / one:,.1f}\N{NO-BREAK SPACE}{unit}"
+    return f"{count}\N{NO-BREAK SPACE}B" if count else "–"
 
 
 def configuration(run: Run) -> dict[str, Any]:

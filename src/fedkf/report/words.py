@@ -62,11 +62,11 @@ def headline(runs: Sequence[Run]) -> str:
         one, two = base.numbers(readout), others[0].numbers(readout)
         if one is None or two is None or one.wlp is None or two.wlp is None:
             return "None of the sites has test data, so nothing can be said about accuracy."
-        worst, average = (
-            change(getattr(one, key), getattr(two, key), what)
-            for key, what in (("wlp", "the worst-served site"), ("amp", "the average over all"))
-        )
-        return f"Compared with {base.label}, {others[0].label} {worst}, and {average}."
+        worst = change(one.wlp, two.wlp, "the worst-served site")
+        average = change(one.amp, two.amp, "the average over all sites")
+        verb = worst.split()[0] + " "
+        average = average.removeprefix(verb)  # said once if it is the same
+        return f"Compared with {base.label}, {others[0].label} {worst} and {average}."
     readout = base.readouts[0]
     ranked = sorted(shared, key=lambda run: -wlp_of(run, readout))
     best = ranked[0]

@@ -4,6 +4,12 @@
   var figures = JSON.parse(document.getElementById("figures").textContent);
   var config = { displayModeBar: false, responsive: true };
   var plots = [];
+  var SHAPES = {
+    circle: "M7 5a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z", diamond: "M11 0.5 15.5 5 11 9.5 6.5 5Z",
+    square: "M7.5 1.5h7v7h-7Z", "triangle-up": "M11 1 15.5 9h-9Z", x: "M7 1 15 9M15 1 7 9",
+    star: "M11 0.5l1.4 3h3.2l-2.5 2 1 3.4-3.1-2-3.1 2 1-3.4-2.5-2h3.2Z",
+    pentagon: "M11 1 15.5 4.3 13.8 9H8.2L6.5 4.3Z", cross: "M11 1v8M7 5h8"
+  };
 
   function frame(layout) {
     return Object.assign({
@@ -20,14 +26,15 @@
     svg.setAttribute("width", "22"); svg.setAttribute("height", "10");
     svg.setAttribute("aria-hidden", "true");
     var colour = (trace.line || trace.marker).color;
-    var mark = document.createElementNS(space, trace.line ? "line" : "circle");
+    var mark = document.createElementNS(space, trace.line ? "line" : "path");
     if (trace.line) {
       [["x1", 0], ["x2", 22], ["y1", 5], ["y2", 5], ["stroke", colour], ["stroke-width", 3]].forEach(
         function (pair) { mark.setAttribute(pair[0], pair[1]); });
       if (trace.line.dash === "dot") { mark.setAttribute("stroke-dasharray", "3 3"); }
     } else {
       var open = /-open$/.test(trace.marker.symbol || "");
-      [["cx", 11], ["cy", 5], ["r", 4], ["stroke", colour], ["stroke-width", 1.5],
+      var shape = SHAPES[(trace.marker.symbol || "").replace("-open", "")] || SHAPES.square;
+      [["d", shape], ["stroke", colour], ["stroke-width", 1.5],
         ["fill", open ? "none" : colour]].forEach(
         function (pair) { mark.setAttribute(pair[0], pair[1]); });
     }
