@@ -142,7 +142,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Of the partition and of the training.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """FedAvg against FedKF on the embedded digits: a table and a figure."""
+    """FedAvg against FedKF on the embedded digits: tables, a figure and a report."""
     from fedkf.cli.demo import run_demo
 
     run_demo(out_, workers, seed, quiet)
@@ -275,3 +275,26 @@ def report(
     from fedkf.cli.looking import show_report
 
     show_report(folders, out_, samples)
+
+
+@app.command()
+def figure(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="curves, clients, gain, partition, spread, losses, communication or time.",
+        ),
+    ],
+    folders: FoldersArgument,
+    format_: Annotated[
+        list[str] | None, typer.Option("--format", help="pdf, svg or png. [default: pdf]")
+    ] = None,
+    out_: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="[default: KIND.FORMAT]")
+    ] = None,
+) -> None:
+    """One plot of one or several runs, in a style fit for a paper."""
+    from fedkf.cli.looking import show_figure
+
+    show_figure(kind, folders, format_ or ["pdf"], out_)

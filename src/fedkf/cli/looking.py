@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedkf.cli.app import err, out
-from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.report.runs import Run, read_runs
 
 if TYPE_CHECKING:
@@ -80,6 +80,29 @@ def save(path: Path, content: bytes) -> None:
         write_atomically(path, content)
     except OSError as error:
         raise FedkfError(f"cannot write {path}: {error.strerror}") from None
+
+
+def show_figure(
+    kind: str, folders: Sequence[Path], formats: Sequence[str], file: Path | None
+) -> None:
+    from fedkf.report.charts import KINDS
+    from fedkf.report.paper import FORMATS, draw
+
+    if kind not in KINDS:
+        raise UserError(f"no figure {kind!r}; {nearest(kind, KINDS)}")
+    for name in formats:
+        if name not in FORMATS:
+            raise UserError(f"--format {name}: {nearest(name, FORMATS)}")
+    base = file or Path(kind)
+    runs = with_rounds(folders)
+    for ending in formats:
+        path = base if base.suffix == f".{ending}" else Path(f"{base}.{ending}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draw(kind, runs, path)
+        except OSError as error:
+            raise FedkfError(f"cannot write {path}: {error.strerror}") from None
+        out.print(f"figure: {path}", soft_wrap=True)
 
 
 def show_report(folders: Sequence[Path], file: Path | None, samples: bool | None) -> None:

@@ -184,7 +184,7 @@ def clients(runs: Sequence[Run]) -> list[Chart]:
     if not series:
         return []
     says = f"Accuracy at each of {len(order)} sites: {'; '.join(worst)}."
-    label = f"site, the one that {runs[0].label} serves worst first"
+    label = f"site, worst under {runs[0].label} first"
     return [Chart("Accuracy at each site", label, "accuracy", series, says, x_names=list(order))]
 
 
@@ -226,7 +226,7 @@ def gain(runs: Sequence[Run]) -> list[Chart]:
     return [
         Chart(
             "Gain over training alone",
-            f"site, in the order of the gain with {series[0].name}",
+            f"site, by gain with {series[0].name}",
             "percentage points",
             series,
             says,
