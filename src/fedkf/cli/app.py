@@ -298,3 +298,17 @@ def figure(
     from fedkf.cli.looking import show_figure
 
     show_figure(kind, folders, format_ or ["pdf"], out_)
+
+
+@app.command()
+def dashboard(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that holds runs.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 finds a free one.", min=0, max=65535)] = 8420,
+) -> None:
+    """A live page that follows the runs in a folder; it only reads."""
+    from fedkf.cli.looking import serve
+
+    serve(folder, host, port)

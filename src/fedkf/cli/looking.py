@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedkf.cli.app import err, out
+from fedkf.cli.app import Stopped, err, out
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.report.runs import Run, read_runs
 
@@ -103,6 +103,58 @@ def show_figure(
         except OSError as error:
             raise FedkfError(f"cannot write {path}: {error.strerror}") from None
         out.print(f"figure: {path}", soft_wrap=True)
+
+
+def serve(folder: Path, host: str, port: int) -> None:
+    """Serve the dashboard until Ctrl-C."""
+    import ipaddress
+    import secrets
+    import socket
+
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}")
+    name = "127.0.0.1" if host == "localhost" else host
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        raise UserError(
+            f"--host {host}: give an IP address, such as 127.0.0.1 or 0.0.0.0"
+        ) from None
+    token = None if address.is_loopback else secrets.token_urlsafe(24)
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        listener = socket.create_server((name, port), family=family)
+    except OverflowError:
+        raise UserError(f"--port {port} is not a port") from None
+    except OSError as error:
+        raise UserError(
+            f"cannot listen on {host}, port {port}: {error.strerror}; "
+            "another --port may be free, and 0 finds one"
+        ) from None
+
+    import uvicorn
+
+    from fedkf.report.server import create
+
+    shown = f"[{name}]" if address.version == 6 else name
+    query = f"?token={token}" if token else ""
+    out.print(f"dashboard: http://{shown}:{listener.getsockname()[1]}/{query}", soft_wrap=True)
+    if token:
+        err.print("whoever has this address can read the runs; it is not encrypted", soft_wrap=True)
+    settings = uvicorn.Config(
+        create(folder, token),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    try:
+        uvicorn.Server(settings).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        listener.close()
+    raise Stopped("the dashboard is closed; runs go on without it")
 
 
 def show_report(folders: Sequence[Path], file: Path | None, samples: bool | None) -> None:

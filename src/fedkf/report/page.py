@@ -29,6 +29,7 @@ DRAWN = 12
 LISTED = 200
 ROWS = 30
 WORST = 5
+SCRIPTS = ("plotly-basic.min.js", "draw.js", "report.js")
 CONFIG = 60_000
 
 
@@ -45,7 +46,7 @@ def digest(text: str) -> str:
 @cache
 def policy() -> str:
     """What the page may do: run its own scripts, use its own styles, show images inside it."""
-    scripts = " ".join(digest(asset(name)) for name in ("plotly-basic.min.js", "report.js"))
+    scripts = " ".join(digest(asset(name)) for name in SCRIPTS)
     return (
         f"default-src 'none'; script-src {scripts}; style-src {digest(styles())}; "
         "img-src data:; base-uri 'none'; form-action 'none'"

@@ -86,7 +86,7 @@ def fill(axis: Any, chart: Chart, titled: bool) -> None:
         plot(axis, series, chart, index)
     axis.set(xlabel=literal(chart.x_label), ylabel=literal(chart.y_label))
     if titled:
-        axis.set_title(literal(chart.title.partition(":")[0]))
+        axis.set_title(literal(chart.title.partition(": ")[2]))
     if chart.percent:
         axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     if chart.zero_line:

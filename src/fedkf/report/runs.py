@@ -172,7 +172,8 @@ def tail(path: Path) -> str:
     return "/".join(path.parts[-2:])
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path, rounds: Sequence[Round] | None = None) -> Run:
+    """Everything in the folder; `rounds` are given where somebody follows them."""
     notes: list[str] = []
     text = read_text(path / "config.yaml", notes)
     config = parse_config(text, notes)
@@ -187,7 +188,7 @@ def read_run(path: Path) -> Run:
         label=path.name,
         algorithm=algorithm or path.name,
         seed=seed if isinstance(seed, int) else None,
-        rounds=read_rounds(path / "rounds.jsonl", notes),
+        rounds=read_rounds(path / "rounds.jsonl", notes) if rounds is None else rounds,
         summary=summary,
         status=read_shape(path / "status.json", Status, notes) or Status(),
         partition=read_shape(path / "partition.json", Partition, notes) or Partition(),

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedkf.core.errors import FedkfError
 from fedkf.core.payload import write_atomically
-from fedkf.report.files import LARGE, Unreadable, read_plain
+from fedkf.report.files import Unreadable, open_plain, read_plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,12 +67,15 @@ def cached(run: Path, readout: str = "oca") -> Samples | None:
 
 def key_of(run: Path, readout: str) -> str:
     """The model and how it is sampled."""
-    weights = read_plain(run / "models" / f"{readout}.safetensors", LARGE)
-    about = read_plain(run / "models" / "model.json")
+    models = run / "models"
+    about = None if models.is_symlink() else read_plain(models / "model.json")
+    weights = open_plain(models / f"{readout}.safetensors") if about is not None else None
     if weights is None or about is None:
         raise Unreadable("the run has no finished model")
     settings = json.dumps([readout, STEPS, BATCH, NOISE, WIDTH, MOST]).encode()
-    return hashlib.sha256(b"\0".join((settings, about, weights))).hexdigest()
+    with os.fdopen(weights, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return hashlib.sha256(b"\0".join((settings, about, digest))).hexdigest()
 
 
 def make(run: Path, own_code: bool = False, readout: str = "oca") -> Samples:
