@@ -112,11 +112,12 @@ def axis(label: str, names: Sequence[str]) -> dict[str, Any]:
 def layout(chart: Chart) -> dict[str, Any]:
     x, y = axis(chart.x_label, chart.x_names), axis(chart.y_label, chart.y_names)
     if chart.percent:
-        y["tickformat"] = ".0%"
+        y["tickformat"] = ".1~%"
     if chart.zero_line:
         y["zeroline"] = True
     if chart.x_names:
-        x["range"] = [-0.6, len(chart.x_names) - 0.4]
+        pad = max(0.6, 0.04 * len(chart.x_names))
+        x["range"] = [-pad, len(chart.x_names) - 1 + pad]
     return {"xaxis": x, "yaxis": y, "barmode": "group"}
 
 

@@ -2,11 +2,12 @@
 /* Follows the runs: asks once a second what changed, and for details of the selected runs only.
    Whatever comes from the disk enters the page as text, never as markup. */
 (function () {
+  var ORDER = ["running", "silent", "failed", "stopped", "finished"];
   var MOST = 8, EVERY = 1000;
   var rows = new Map();          /* name → what the server says */
   var lines = new Map();         /* name → its table row */
   var chosen = [];
-  var seenDetails = "", version = 0, sortKey = "updated", descending = true, first = true;
+  var seenDetails = "", version = 0, sortKey = "state", descending = false, first = true;
   var body = document.querySelector("#runs tbody");
   var find = document.getElementById("find"), which = document.getElementById("which");
   var state = document.getElementById("state"), empty = document.getElementById("empty");
@@ -67,6 +68,7 @@
   }
 
   function value(about) {
+    if (sortKey === "state") { return (ORDER.indexOf(about.state) + 1) || 9; }
     if (sortKey === "share") { return about.rounds ? about.round / about.rounds : 0; }
     return about[sortKey];
   }
