@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Algorithm", "FedAvg", "FedKF", "FedkfError", "UserError", "load", "metrics", "run"]
+__all__ = [
+    "Algorithm",
+    "FedAvg",
+    "FedKF",
+    "FedkfError",
+    "Observer",
+    "UserError",
+    "load",
+    "metrics",
+    "run",
+]
 
 if TYPE_CHECKING:
     from fedkf import algorithms as algorithms
@@ -16,6 +26,7 @@ if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm as Algorithm
     from fedkf.core.errors import FedkfError as FedkfError
     from fedkf.core.errors import UserError as UserError
+    from fedkf.core.federation import Observer as Observer
     from fedkf.runs.trained import load as load
 
 _HOMES = {
@@ -23,6 +34,7 @@ _HOMES = {
     "FedAvg": "fedkf.algorithms.fedavg",
     "FedKF": "fedkf.algorithms.fedkf",
     "FedkfError": "fedkf.core.errors",
+    "Observer": "fedkf.core.federation",
     "UserError": "fedkf.core.errors",
     "load": "fedkf.runs.trained",
     "run": "fedkf.api",

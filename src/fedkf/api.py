@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     on_round: Callable[[Record], object] | None = None,
+    observers: Sequence[Observer] = (),
     **overrides: Any,
 ) -> Result:
     """Train, and return the history and the models.
@@ -42,7 +43,8 @@ def run(
     Dataset to be divided. Their images are tensors C×H×W in [0, 1].
 
     Any key of the configuration can be overridden: `rounds=30` is `federation.rounds`, and
-    `data={"seed": 1}` names a key's section. Without `out` the run leaves no files behind.
+    `data={"seed": 1}` names a key's section. `on_round` is called with every finished round,
+    `observers` (fedkf.Observer) are told more. Without `out` the run leaves no files behind.
 
     >>> result = run("digits", algorithm="fedavg", rounds=1, workers=0)
     >>> sorted(result.models)
@@ -98,7 +100,7 @@ def run(
         resolved,
         Path(folder) if folder is not None else None,
         resume,
-        [OnRound(on_round)],
+        [OnRound(on_round), *observers],
         given=Objects(
             kind.create(resolved.algorithm.model_dump(exclude={"name"})),
             model if callable(model) else None,

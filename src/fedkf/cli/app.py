@@ -101,6 +101,9 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
+    log: Annotated[
+        str | None, typer.Option(help="Also log to: tensorboard, or package.module:factory.")
+    ] = None,
 ) -> None:
     """Run one experiment."""
     from fedkf.runs import config as configuration
@@ -111,6 +114,8 @@ def run(
         overrides["engine.workers"] = workers
     if engine is not None:
         overrides["engine.name"] = engine
+    if log is not None:
+        overrides["output.log"] = log
     if out_ is not None:
         overrides["output.dir"] = str(out_)
     settings = configuration.resolve(content, overrides)

@@ -89,9 +89,7 @@ def build(
 ) -> str:
     """The report of one run, or of several compared. `back` is a link to where it is served."""
     drawn = [run for run in runs if run.readouts or run.rounds][:DRAWN]
-    groups = {
-        kind: [c for c in make(drawn) if c.series] for kind, make in charts.KINDS.items() if drawn
-    }
+    groups = {kind: [c for c in make(drawn) if c.series] for kind, make in charts.KINDS.items()}
     page = templates().get_template("report.html")
     return page.render(
         version=__version__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Awaitable, Callable
 from importlib import resources
 from pathlib import Path
@@ -60,7 +61,12 @@ class Guard(BaseHTTPMiddleware):
         self.token = token
 
     async def dispatch(self, request: Request, call_next: Next) -> Response:
-        response = self.refuse(request) or await call_next(request)
+        try:
+            response = self.refuse(request) or await call_next(request)
+        except Exception as error:
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            print(f"fedkf dashboard: {request.url.path}: {text}", file=sys.stderr)
+            response = message(500, "Something went wrong here; the runs are not touched by it.")
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("Content-Security-Policy", POLICY)
@@ -125,7 +131,7 @@ def create(folder: Path, token: str | None = None) -> Starlette:
             Route("/assets/{name}", serve_asset),
         ],
         middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: explain, Exception: apologise},
+        exception_handlers={HTTPException: explain},
     )
 
 
@@ -143,10 +149,6 @@ async def explain(request: Request, error: Exception) -> Response:
     code = error.status_code if isinstance(error, HTTPException) else 500
     texts = {404: "There is no such page.", 405: "This page can only be read."}
     return message(code, texts.get(code, "This cannot be answered."))
-
-
-async def apologise(request: Request, error: Exception) -> Response:
-    return message(500, "Something went wrong here; the runs themselves are not touched by it.")
 
 
 def details(watch: Watch, names: list[str]) -> dict[str, Any] | None:

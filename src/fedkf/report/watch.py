@@ -130,7 +130,7 @@ class Watch:
             self._followed.popitem(last=False)
         notes = [*run.notes]
         if follower.damaged:
-            notes.append(f"{follower.damaged} lines of rounds.jsonl are damaged and left out")
+            notes.append(f"rounds.jsonl is damaged: lines left out: {follower.damaged}")
         return replace(run, notes=notes)
 
     def paths(self, names: Sequence[str]) -> list[Path] | None:
