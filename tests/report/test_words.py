@@ -40,7 +40,8 @@ def pair(tmp_path: Path, before: list[float], after: list[float]) -> list[Run]:
         (
             [0.6, 0.8],
             [0.6, 0.8],
-            "FedKF leaves the worst-served site at 60.0 % and the average over all sites at 70.0 %.",
+            "FedKF leaves the worst-served site at 60.0 % and the average over all sites at "
+            "70.0 %.",
         ),
     ],
 )

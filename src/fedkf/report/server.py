@@ -159,12 +159,14 @@ def details(watch: Watch, names: list[str]) -> dict[str, Any] | None:
     drawn = {kind: [c for c in charts.KINDS[kind](runs) if c.series] for kind in SHOWN}
     return {
         "charts": {k: [interactive.figure(c) for c in v] for k, v in drawn.items() if v},
-        "runs": [about(name, run) for name, run in zip(names, runs, strict=True)],
+        "runs": [
+            about(name, run, watch.entries[name].row["state"] == "running")
+            for name, run in zip(names, runs, strict=True)
+        ],
     }
 
 
-def about(name: str, run: Run) -> dict[str, Any]:
-    running = run.status.state == "running" and run.summary is None
+def about(name: str, run: Run, running: bool) -> dict[str, Any]:
     return {
         "name": name,
         "label": run.label,
