@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from browsers import browser, ear, page  # noqa: F401 (fixtures for tests/browser)
 
 Settings = dict[str, Any]
 

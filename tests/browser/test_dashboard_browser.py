@@ -6,9 +6,10 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from browsers import Ear
 from dashboards import dashboard
 from folders import append, finish, record, set_status, write_run
 
@@ -29,7 +30,7 @@ def wait(page: Page, run: str, text: str) -> None:
 
 
 def test_a_run_appears_grows_ends_and_goes_without_reloading(
-    page: Page, ear: Any, tmp_path: Path
+    page: Page, ear: Ear, tmp_path: Path
 ) -> None:
     with dashboard(tmp_path) as server:
         page.goto(server.url)
@@ -62,7 +63,7 @@ def test_a_run_appears_grows_ends_and_goes_without_reloading(
     assert all(url.startswith(("http://127.0.0.1", "data:")) for url in ear.requests)
 
 
-def test_runs_are_found_sorted_selected_and_reported(page: Page, ear: Any, tmp_path: Path) -> None:
+def test_runs_are_found_sorted_selected_and_reported(page: Page, ear: Ear, tmp_path: Path) -> None:
     for name, worst in (("low", 0.2), ("high", 0.8), ("mid", 0.5)):
         finish(write_run(tmp_path / name, [[worst, 0.9]]))
     with dashboard(tmp_path) as server:
@@ -92,7 +93,7 @@ def test_runs_are_found_sorted_selected_and_reported(page: Page, ear: Any, tmp_p
     assert ear.errors == []
 
 
-def test_a_run_named_like_a_script_does_no_harm(page: Page, ear: Any, tmp_path: Path) -> None:
+def test_a_run_named_like_a_script_does_no_harm(page: Page, ear: Ear, tmp_path: Path) -> None:
     name = "<script>alert(1)<"
     write_run(tmp_path / name, [[0.5, 1.0]], "'<img src=x onerror=alert(1)>'")
     with dashboard(tmp_path) as server:

@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from browsers import Ear
 from folders import write_run
 
 from fedkf.report.page import build
@@ -33,7 +34,7 @@ def open_report(page: Page, path: Path) -> None:
 
 
 def test_it_opens_without_an_error_and_without_the_network(
-    page: Page, ear: Any, report: Path
+    page: Page, ear: Ear, report: Path
 ) -> None:
     open_report(page, report)
     assert page.locator(".plot .main-svg").count() > 10
@@ -123,7 +124,7 @@ def test_dark_mode_is_dark_with_light_text_in_pictures_and_paper_is_white(
         assert (lightness(page, ".plot .xtick text", "fill") > 200) == dark
 
 
-def test_hostile_names_do_no_harm(page: Page, ear: Any, tmp_path: Path) -> None:
+def test_hostile_names_do_no_harm(page: Page, ear: Ear, tmp_path: Path) -> None:
     evil = "<img src=x onerror=alert(1)><a href='javascript:alert(1)'>x</a>"
     write_run(tmp_path / "<script>alert(1)<", [[0.5, 1.0]], "'<b>bold<'", names=[evil, "b"])
     path = tmp_path / "report.html"
@@ -137,7 +138,7 @@ def test_hostile_names_do_no_harm(page: Page, ear: Any, tmp_path: Path) -> None:
 
 
 def test_a_screenshot_for_the_readme(page: Page, report: Path) -> None:
-    """FEDKF_SCREENSHOT=runs/demo=docs/images/report.png names what to show and where to write it."""
+    """FEDKF_SCREENSHOT=runs/demo=docs/images/report.png shows the demo's and keeps it."""
     shown = os.environ.get("FEDKF_SCREENSHOT", "")
     folder, _, target = shown.rpartition("=")
     path = report

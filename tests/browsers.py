@@ -6,12 +6,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Dialog, Page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -25,7 +25,7 @@ FLAGS = (
 )
 
 
-def missing(reason: str) -> None:
+def missing(reason: str) -> NoReturn:
     if os.environ.get("FEDKF_BROWSER") == "required":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -55,7 +55,7 @@ def browser() -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(browser: BrowserContext) -> Iterator[Page]:
-    """A new page; errors on its console and requests it makes are kept in `errors`, `requests`."""
+    """A new page."""
     made = browser.new_page()
     yield made
     made.close()
@@ -70,9 +70,14 @@ class Ear:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("dialog", lambda dialog: (self.errors.append("a dialog"), dialog.dismiss()))
+        page.on("dialog", self.dismiss)
+
+    def dismiss(self, dialog: Dialog) -> None:
+        self.errors.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
 
 
 @pytest.fixture
 def ear(page: Page) -> Ear:
+    """What the page complains about and asks for."""
     return Ear(page)
