@@ -145,7 +145,7 @@ def test_a_screenshot_for_the_readme(page: Page, report: Path) -> None:
     if folder:
         path = report.with_name("screenshot.html")
         path.write_text(build(read_runs([Path(folder)])))
-    page.set_viewport_size({"width": 1100, "height": 1250})
+    page.set_viewport_size({"width": 1100, "height": 1480})
     open_report(page, path)
     image = path.with_suffix(".png")
     page.screenshot(path=image)

@@ -9,7 +9,7 @@ from folders import append, finish, record, write_run
 
 from fedkf.report.fairness import beyond, deciles, served, wilson, worst_tenth
 from fedkf.report.runs import Run, read_runs
-from fedkf.report.words import about_gain, cautions, headline
+from fedkf.report.words import about_gain, below_headline, cautions, headline
 
 
 def said(text: str) -> str:
@@ -49,6 +49,20 @@ def test_the_headline_says_which_way_it_went(
     tmp_path: Path, before: list[float], after: list[float], sentence: str
 ) -> None:
     assert said(headline(pair(tmp_path, before, after))) == f"Compared with FedAvg, {sentence}"
+
+
+def test_the_other_readout_is_told_below_the_headline(tmp_path: Path) -> None:
+    for name, aca in (("fedavg", [0.2, 0.4]), ("fedkf", [0.3, 0.5])):
+        run = write_run(tmp_path / name, [], name)
+        append(run, record(1, {"oca": [0.5, 0.7], "aca": aca}))
+    runs = read_runs([tmp_path])
+    assert "FedKF leaves the worst-served site at 50.0 %" in said(headline(runs))
+    below = said(below_headline(runs))
+    assert below.startswith("This is about the OCA model, averaged over the latest contribution")
+    assert below.endswith(
+        "With the ACA model, FedKF lifts the worst-served site from 20.0 % to 30.0 % and the "
+        "average over all sites from 30.0 % to 40.0 %."
+    )
 
 
 def test_the_headline_of_one_run_names_the_worst_site(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def build(
         scripts=[Markup(asset(name)) for name in SCRIPTS],
         title=" · ".join(run.label for run in runs[:4]) + (" …" if len(runs) > 4 else ""),
         headline=words.headline(runs),
+        below=words.below_headline(runs),
         cautions=words.cautions(runs),
         glossary=words.GLOSSARY,
         undrawn=len(runs) - len(drawn),

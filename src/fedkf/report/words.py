@@ -14,11 +14,13 @@ GLOSSARY = {
     "FM": "fairness metric: how far the sites' accuracies lie apart (their variance), every site "
     "counting once. 0 means all sites are served alike; lower is fairer.",
     "WLP": "worst-case local performance: the accuracy at the site that is served worst.",
-    "ACA": "the model averaged over the sites that took part in the last round.",
+    "ACA": "the model averaged over the sites that took part in the last round, which is the "
+    "method's own.",
     "OCA": "the model averaged over the latest contribution of every site, whether or not it took "
     "part in the last round.",
 }
 FEW = 30
+UNTESTED = "None of the sites has test data, so nothing can be said about accuracy."
 
 
 def usable(runs: Sequence[Run]) -> list[Run]:
@@ -49,6 +51,33 @@ def change(before: float | None, after: float | None, what: str) -> str:
     return f"{'lifts' if (after or 0) > (before or 0) else 'lowers'} {what} from {a} to {b}"
 
 
+def compared(base: Run, other: Run, readout: str) -> str | None:
+    """What the other run does to the worst-served site and to the average, in one readout."""
+    one, two = base.numbers(readout), other.numbers(readout)
+    if one is None or two is None or one.wlp is None or two.wlp is None:
+        return None
+    worst = change(one.wlp, two.wlp, "the worst-served site")
+    average = change(one.amp, two.amp, "the average over all sites")
+    verb = worst.split()[0] + " "
+    return f"{other.label} {worst} and {average.removeprefix(verb)}"  # a verb said once
+
+
+def below_headline(runs: Sequence[Run]) -> str:
+    """Which model the headline is about, and what the other readouts say."""
+    base = reference(runs)
+    if base is None:
+        return ""
+    others = [run for run in usable(runs) if run is not base]
+    first = common_readout(base, others[0]) if len(others) == 1 else base.readouts[0]
+    text = f"This is about the {first.upper()} model, {GLOSSARY[first.upper()].rstrip('.')}."
+    text = text.replace("the model averaged", "averaged")
+    for readout in base.readouts:
+        if len(others) == 1 and readout != first and readout in others[0].readouts:
+            changes = compared(base, others[0], readout)
+            text += f" With the {readout.upper()} model, {changes}." if changes else ""
+    return text
+
+
 def headline(runs: Sequence[Run]) -> str:
     """The report in a sentence."""
     shared, base = usable(runs), reference(runs)
@@ -58,20 +87,13 @@ def headline(runs: Sequence[Run]) -> str:
     if not others:
         return headline_of_one(base)
     if len(others) == 1:
-        readout = common_readout(base, others[0])
-        one, two = base.numbers(readout), others[0].numbers(readout)
-        if one is None or two is None or one.wlp is None or two.wlp is None:
-            return "None of the sites has test data, so nothing can be said about accuracy."
-        worst = change(one.wlp, two.wlp, "the worst-served site")
-        average = change(one.amp, two.amp, "the average over all sites")
-        verb = worst.split()[0] + " "
-        average = average.removeprefix(verb)  # said once if it is the same
-        return f"Compared with {base.label}, {others[0].label} {worst} and {average}."
+        changes = compared(base, others[0], common_readout(base, others[0]))
+        return f"Compared with {base.label}, {changes}." if changes else UNTESTED
     readout = base.readouts[0]
     ranked = sorted(shared, key=lambda run: -wlp_of(run, readout))
     best = ranked[0]
     if wlp_of(best, readout) < 0:
-        return "None of the sites has test data, so nothing can be said about accuracy."
+        return UNTESTED
     if best is base:
         return (
             f"Of {len(shared)} models, {base.label} serves the worst-served site best: "
@@ -89,7 +111,7 @@ def headline_of_one(run: Run) -> str:
     readout = run.readouts[0]
     sites, numbers = served(run, readout), run.numbers(readout)
     if not sites or numbers is None or numbers.amp is None:
-        return "None of the sites has test data, so nothing can be said about accuracy."
+        return UNTESTED
     return (
         f"The model that {len(sites)} sites trained together with {run.label} is right in "
         f"{percent(numbers.amp)} of all test cases; at {sites[0].name}, the site that it serves "

@@ -12,7 +12,7 @@ var fedkfDraw = (function () {
   function frame(layout) {
     return Object.assign({
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
-      margin: { l: 48, r: 12, t: 10, b: 40 }, hovermode: "closest", dragmode: false,
+      margin: { l: 62, r: 12, t: 10, b: 40 }, hovermode: "closest", dragmode: false,
       font: { family: "system-ui, sans-serif", size: 12 },
       hoverlabel: { bgcolor: "#22272e", bordercolor: "#22272e", font: { color: "#ffffff" } }
     }, layout);
