@@ -86,7 +86,7 @@ def test_a_follower_reads_only_what_is_new_and_keeps_accuracies_of_the_last_roun
     with open(run / "rounds.jsonl", "a") as file:
         file.write(', "readouts": null}\nnonsense\n')
     assert [r.round for r in follower.update()] == [1, 2, 3]
-    assert follower.damaged == 1
+    assert follower.damaged == [4]
     (run / "rounds.jsonl").unlink()
     assert list(follower.update()) == []
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from fedkf.report.files import MEGABYTE, Unreadable, read_part
 from fedkf.report.records import Round, Score
-from fedkf.report.runs import parse_rounds
 
 BLOCK = 4 * MEGABYTE
 TAILS = (32 << 10, MEGABYTE, 16 * MEGABYTE)
@@ -22,11 +23,15 @@ class Follower:
         self.forget()
 
     def forget(self) -> None:
-        self.identity, self.offset, self.damaged = 0, 0, 0
+        self.identity, self.offset, self.lines = 0, 0, 0
+        self.damaged: list[int] = []
         self.rounds: list[Round] = []
 
-    def update(self) -> Sequence[Round]:
-        """Read what is new. A file that was replaced or cut is read anew."""
+    def update(self, last: bool = False) -> Sequence[Round]:
+        """Read what is new. A file that was replaced or cut is read anew.
+
+        A line without its end is left for the next time, unless this is the last.
+        """
         try:
             about = self.path.stat(follow_symlinks=False)
         except OSError:
@@ -38,22 +43,35 @@ class Follower:
         while self.offset < about.st_size:
             part = read_part(self.path, self.offset, BLOCK)
             whole = part.rfind(b"\n") + 1
-            if not whole:  # a line that is still being written, or one too long to be a round
-                if len(part) == BLOCK:
-                    self.offset, self.damaged = self.offset + BLOCK, self.damaged + 1
-                    continue
+            if whole:
+                self._take(part[:whole])
+            elif len(part) == BLOCK:  # too long to be a round
+                whole = len(part)
+                self.damaged.append(self.lines + 1)
+            else:
                 break
-            rounds, damaged, _ = parse_rounds(part[:whole])
-            self.damaged += len(damaged)
             self.offset += whole
-            self._add(rounds)
+        if last and self.offset < about.st_size:
+            ending = parse(read_part(self.path, self.offset, BLOCK))
+            if ending is not None:
+                self._add(ending)
         return self.rounds
 
-    def _add(self, rounds: Sequence[Round]) -> None:
-        for record in rounds:
-            if record.readouts:
-                self._slim()
-            self.rounds.append(record)
+    def _take(self, content: bytes) -> None:
+        for line in content.split(b"\n")[:-1]:
+            self.lines += 1
+            record = parse(line)
+            if record is None:
+                self.damaged.append(self.lines)
+            else:
+                self._add(record)
+
+    def _add(self, record: Round) -> None:
+        while self.rounds and self.rounds[-1].round >= record.round:
+            self.rounds.pop()  # done again
+        if record.readouts:
+            self._slim()
+        self.rounds.append(record)
 
     def _slim(self) -> None:
         """Drop the clients' accuracies of the round that is no longer the last."""
@@ -62,6 +80,22 @@ class Follower:
             if record.readouts:
                 self.rounds[index] = record.model_copy(update={"readouts": slim(record.readouts)})
                 return
+
+    def notes(self) -> list[str]:
+        """What could not be read, in a sentence."""
+        if not self.damaged:
+            return []
+        many = len(self.damaged) > 1
+        lines = ", ".join(map(str, self.damaged[:5])) + (" …" if len(self.damaged) > 5 else "")
+        which = f"lines {lines} are" if many else f"line {lines} is"
+        return [f"rounds.jsonl is damaged: {which} left out, {len(self.rounds)} rounds read"]
+
+
+def parse(line: bytes) -> Round | None:
+    try:
+        return Round.model_validate_json(line)
+    except ValidationError:
+        return None
 
 
 def slim(readouts: Mapping[str, Score]) -> dict[str, Score]:
@@ -79,9 +113,8 @@ def last_rounds(path: Path, size: int) -> list[Round]:
             part = read_part(path, start, most)
         except Unreadable:
             return []
-        if start:
-            part = part[part.find(b"\n") + 1 :]
-        rounds = parse_rounds(part)[0]
+        lines = part[: part.rfind(b"\n") + 1].split(b"\n")[1 if start else 0 :]
+        rounds = [record for record in map(parse, lines) if record is not None]
         if start == 0 or any(record.readouts for record in rounds):
             break
     return rounds

@@ -29,6 +29,7 @@ DRAWN = 12
 LISTED = 200
 ROWS = 30
 WORST = 5
+WARNINGS = 12
 SCRIPTS = ("plotly-basic.min.js", "draw.js", "report.js")
 CONFIG = 60_000
 
@@ -99,7 +100,7 @@ def build(
         title=" · ".join(run.label for run in runs[:4]) + (" …" if len(runs) > 4 else ""),
         headline=words.headline(runs),
         below=words.below_headline(runs),
-        cautions=words.cautions(runs),
+        cautions=some(words.cautions(runs)),
         glossary=words.GLOSSARY,
         undrawn=len(runs) - len(drawn),
         charts=groups,
@@ -117,6 +118,12 @@ def build(
         simulated=any(site.classes for run in drawn for site in run.partition.clients),
         back=back,
     )
+
+
+def some(texts: Sequence[str]) -> list[str]:
+    """As many as a person reads."""
+    left = len(texts) - WARNINGS
+    return [*texts[:WARNINGS], *([f"… and {left} more of the kind."] if left > 0 else [])]
 
 
 def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:

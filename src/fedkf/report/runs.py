@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from fedkf.core.errors import UserError
 from fedkf.report.files import LARGE, Unreadable, read_plain
+from fedkf.report.follow import Follower
 from fedkf.report.records import Ledger, Loose, Numbers, Partition, Round, Score, Status, Summary
 
 READOUTS = ("oca", "aca")
@@ -234,39 +235,13 @@ def parse_config(text: str, notes: list[str]) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def read_rounds(path: Path, notes: list[str]) -> list[Round]:
+def read_rounds(path: Path, notes: list[str]) -> Sequence[Round]:
     """The rounds that can be read; a last line still being written is no damage."""
+    follower = Follower(path)
     try:
-        content = read_plain(path, LARGE)
+        rounds = follower.update(last=True)
     except Unreadable as error:
         notes.append(str(error))
         return []
-    rounds, damaged, _ = parse_rounds(content or b"")
-    if damaged:
-        lines = ", ".join(str(n) for n in damaged[:5]) + (" …" if len(damaged) > 5 else "")
-        plural = "lines" if len(damaged) > 1 else "line"
-        verb = "are" if len(damaged) > 1 else "is"
-        notes.append(
-            f"rounds.jsonl is damaged: {plural} {lines} {verb} left out, {len(rounds)} rounds read"
-        )
+    notes.extend(follower.notes())
     return rounds
-
-
-def parse_rounds(content: bytes) -> tuple[list[Round], list[int], int]:
-    """Rounds in order, the numbers of damaged lines, and how many bytes whole lines take."""
-    whole = content.rfind(b"\n") + 1
-    rounds: dict[int, Round] = {}
-    damaged = []
-    for number, line in enumerate(content[:whole].split(b"\n")[:-1], 1):
-        try:
-            record = Round.model_validate_json(line)
-            rounds[record.round] = record
-        except ValidationError:
-            damaged.append(number)
-    if content[whole:].strip():
-        try:  # a last line without its newline may be whole all the same
-            record = Round.model_validate_json(content[whole:])
-            rounds[record.round] = record
-        except ValidationError:
-            pass
-    return [rounds[n] for n in sorted(rounds)], damaged, whole

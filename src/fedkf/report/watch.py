@@ -128,10 +128,7 @@ class Watch:
         self._followed[name] = (follower, run, stamp)
         while len(self._followed) > FOLLOWED:
             self._followed.popitem(last=False)
-        notes = [*run.notes]
-        if follower.damaged:
-            notes.append(f"rounds.jsonl is damaged: lines left out: {follower.damaged}")
-        return replace(run, notes=notes)
+        return replace(run, notes=[*run.notes, *follower.notes()])
 
     def paths(self, names: Sequence[str]) -> list[Path] | None:
         with self._lock:
