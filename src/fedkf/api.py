@@ -64,6 +64,9 @@ def run(
     if source is not None and config is None:
         config = {}
     check_types(algorithm, model, generator, on_round)
+    for observer in observers:
+        if not isinstance(observer, Observer):
+            raise UserError(f"observers holds {observer!r}; it must hold fedkf.Observer objects")
     if isinstance(config, Mapping):
         content = plain(config)
     else:

@@ -78,6 +78,11 @@ def test_an_observer_is_told_of_rounds_clients_and_the_end(settings: Settings) -
     assert diary.told[-1] == "end"
 
 
+def test_what_is_no_observer_is_refused(settings: Settings) -> None:
+    with pytest.raises(UserError, match="observers holds <class"):
+        fedkf.run(settings, observers=[Diary])  # type: ignore[list-item]
+
+
 class Failing(Diary):
     def round_finished(self, record: dict[str, Any]) -> None:
         raise KeyboardInterrupt

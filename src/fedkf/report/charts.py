@@ -138,7 +138,13 @@ def communication(runs: Sequence[Run]) -> list[Chart]:
 
 def time(runs: Sequence[Run]) -> list[Chart]:
     """AMP against the time that rounds took on the machine that ran them."""
-    return cost(runs, "minutes", lambda r: [x.seconds.get("total", 0) / 60 for x in r.rounds])
+    longest = max((sum(seconds(run)) for run in runs), default=0)
+    unit, one = ("minutes", 60) if longest > 180 else ("seconds", 1)
+    return cost(runs, unit, lambda run: [value / one for value in seconds(run)])
+
+
+def seconds(run: Run) -> list[float]:
+    return [record.seconds.get("total", 0) for record in run.rounds]
 
 
 # -- over sites ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from fedkf import __version__
 from fedkf.report import charts, interactive
 from fedkf.report.page import build, policy, refusals, templates
 from fedkf.report.runs import Run, labelled, read_run
@@ -101,7 +102,7 @@ def create(folder: Path, token: str | None = None) -> Starlette:
 
     async def home(request: Request) -> Response:
         page = templates().get_template("dashboard.html")
-        return HTMLResponse(page.render(folder=str(folder)))
+        return HTMLResponse(page.render(folder=str(folder), version=__version__))
 
     async def runs(request: Request) -> Response:
         since = request.query_params.get("since", "0")
