@@ -8,6 +8,7 @@ import pytest
 from folders import append, finish, record, write_run
 
 from fedkf.report.fairness import beyond, deciles, served, wilson, worst_tenth
+from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, read_runs
 from fedkf.report.words import about_gain, below_headline, cautions, headline
 
@@ -107,6 +108,21 @@ def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
     assert "FedProx has no finished round yet" in told
     assert "site 1 was tested on 10 cases only" in told
     assert "by 10.0 points" in told
+
+
+def test_runs_that_differ_in_their_seed_only_are_taken_together(tmp_path: Path) -> None:
+    for seed, worst in enumerate((0.4, 0.5, 0.6)):
+        run = write_run(tmp_path / f"seed-{seed}", [[worst, 1.0]])
+        text = (run / "config.yaml").read_text()
+        (run / "config.yaml").write_text(text.replace("seed: 0", f"seed: {seed}"))
+    other = write_run(tmp_path / "other", [[0.1, 1.0]])
+    text = (other / "config.yaml").read_text()
+    (other / "config.yaml").write_text(text.replace("seed: 0", "seed: 0, lr: 1.0"))
+    (row,) = repeats(read_runs([tmp_path]))
+    assert (row["what"], row["runs"], row["like"]) == ("FedAvg", 3, "seed-0")
+    assert row["wlp"] == pytest.approx((0.5, 0.1))
+    assert row["amp"] == pytest.approx((0.75, 0.05))
+    assert "one training run" not in " ".join(cautions(read_runs([tmp_path])))
 
 
 def test_fairness_beyond_one_variance(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fedkf.core.payload import KINDS as PAYLOADS
 from fedkf.report import charts, interactive, words
 from fedkf.report.charts import Chart, of, percent
 from fedkf.report.fairness import beyond, served
+from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, tail
 from fedkf.report.samples import Samples
 
@@ -107,6 +108,7 @@ def build(
         figures=embed({k: [interactive.figure(c) for c in v] for k, v in groups.items()}),
         tables={k: [table(c) for c in v] for k, v in groups.items()},
         comparison=comparison(runs[:LISTED]),
+        repeats=repeats(runs)[:LISTED],
         worst=worst(drawn),
         gains=words.about_gain(drawn),
         fairness=fairness(drawn),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fedkf.report.charts import of, percent
 from fedkf.report.fairness import served
+from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run
 
 GLOSSARY = {
@@ -190,7 +191,7 @@ def cautions(runs: Sequence[Run]) -> list[str]:
                 "that."
             )
     told += few_tests(known)
-    if len(usable(runs)) > 1:
+    if len(usable(runs)) > 1 and not repeats(runs):
         told.append(
             "Each number comes from one training run. Differences of a few points can be chance; "
             "repeating the runs with other seeds shows how much."
