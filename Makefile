@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test test-browser lint format bench clean
 
 setup: $(READY)
 
@@ -19,7 +19,10 @@ demo: setup
 	@$(BIN)/fedkf demo
 
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(SELECT)
+
+test-browser: setup
+	@FEDKF_BROWSER=required $(BIN)/python -m pytest -m browser
 
 lint: setup
 	@$(BIN)/ruff check .

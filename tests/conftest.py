@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from browsers import browser, ear, page  # noqa: F401 (fixtures for tests/browser)
 from hypothesis import settings as hypothesis_settings
 from torch import nn
 
@@ -54,6 +55,10 @@ def npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(npz: Path) -> Settings:
+    return tiny(npz)
+
+
+def tiny(npz: Path) -> Settings:
     """Six clients, half of them active, three rounds, everything small."""
     return {
         "data": {"source": "npz", "path": str(npz), "clients": 6, "alpha": 0.5, "min_samples": 3},
@@ -119,6 +124,25 @@ def make_client(
     data = make_data(config, source)
     task = make_task(config, data, fedkf.FedKF())
     return Client(number, round, data.client(number), task, task.streams, state)
+
+
+@pytest.fixture(scope="session")
+def three_runs(npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of finished runs on the same data: fedavg, fedkf and local."""
+    import fedkf
+
+    folder = tmp_path_factory.mktemp("runs")
+    for algorithm in ("fedavg", "fedkf", "local"):
+        content = tiny(npz) | {"algorithm": {"name": algorithm}}
+        fedkf.run(content, out=folder / algorithm)
+    return folder
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if "/browser/" in r.nodeid]
+    if skipped:
+        reason = skipped[0].longrepr[2].removeprefix("Skipped: ")
+        terminalreporter.write_line(f"{len(skipped)} browser tests were skipped: {reason}")
 
 
 def model_bytes(folder: Path) -> dict[str, bytes]:

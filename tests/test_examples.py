@@ -52,7 +52,12 @@ def test_a_notebook_with_a_lambda_runs_with_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("tabular.py", ["fedavg", "fedkf"]), ("hospitals.py", ["coast", "disc"])]
+    ("name", "words"),
+    [
+        ("tabular.py", ["fedavg", "fedkf"]),
+        ("hospitals.py", ["coast", "disc"]),
+        ("tracker.py", ["oca/wlp"]),
+    ],
 )
 def test_the_other_examples_run(tmp_path: Path, name: str, words: list[str]) -> None:
     out = run(str(EXAMPLES / name), folder=tmp_path)

@@ -10,6 +10,7 @@ __all__ = [
     "FedAvg",
     "FedKF",
     "FedkfError",
+    "Observer",
     "UserError",
     "load",
     "metrics",
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm as Algorithm
     from fedkf.core.errors import FedkfError as FedkfError
     from fedkf.core.errors import UserError as UserError
+    from fedkf.core.federation import Observer as Observer
     from fedkf.runs.personalize import personalize as personalize
     from fedkf.runs.trained import load as load
 
@@ -34,6 +36,7 @@ _HOMES = {
     "FedAvg": "fedkf.algorithms.fedavg",
     "FedKF": "fedkf.algorithms.fedkf",
     "FedkfError": "fedkf.core.errors",
+    "Observer": "fedkf.core.federation",
     "UserError": "fedkf.core.errors",
     "load": "fedkf.runs.trained",
     "personalize": "fedkf.runs.personalize",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     on_round: Callable[[Record], object] | None = None,
+    observers: Sequence[Observer] = (),
     **overrides: Any,
 ) -> Result:
     """Train, and return the history and the models.
@@ -45,7 +46,8 @@ def run(
     the server: an array or a Dataset (whose labels are dropped), or what `data.proxy` may be.
 
     Any key of the configuration can be overridden: `rounds=30` is `federation.rounds`, and
-    `data={"seed": 1}` names a key's section. Without `out` the run leaves no files behind.
+    `data={"seed": 1}` names a key's section. `on_round` is called with every finished round,
+    `observers` (fedkf.Observer) are told more. Without `out` the run leaves no files behind.
 
     >>> result = run("digits", algorithm="fedavg", rounds=1, workers=0)
     >>> sorted(result.models)
@@ -65,6 +67,9 @@ def run(
     if source is not None and config is None:
         config = {}
     check_types(algorithm, model, generator, on_round)
+    for observer in observers:
+        if not isinstance(observer, Observer):
+            raise UserError(f"observers holds {observer!r}; it must hold fedkf.Observer objects")
     if isinstance(config, Mapping):
         content = plain(config)
     else:
@@ -106,7 +111,7 @@ def run(
         resolved,
         Path(folder) if folder is not None else None,
         resume,
-        [OnRound(on_round)],
+        [OnRound(on_round), *observers],
         given=Objects(
             kind.create(resolved.algorithm.model_dump(exclude={"name"})),
             model if callable(model) else None,

@@ -15,7 +15,8 @@ from conftest import Outcome, Settings
 
 import fedkf
 from fedkf.core.errors import UserError
-from fedkf.runs.evaluation import calibration, mixtures, worst_mixture
+from fedkf.runs.evaluation import calibration
+from fedkf.runs.mixtures import mixtures, worst_mixture
 
 CLI = Callable[..., Outcome]
 

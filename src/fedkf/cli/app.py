@@ -101,6 +101,9 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
+    log: Annotated[
+        str | None, typer.Option(help="Also log to: tensorboard, or package.module:factory.")
+    ] = None,
 ) -> None:
     """Run one experiment."""
     from fedkf.runs import config as configuration
@@ -111,6 +114,8 @@ def run(
         overrides["engine.workers"] = workers
     if engine is not None:
         overrides["engine.name"] = engine
+    if log is not None:
+        overrides["output.log"] = log
     if out_ is not None:
         overrides["output.dir"] = str(out_)
     settings = configuration.resolve(content, overrides)
@@ -142,7 +147,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Of the partition and of the training.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """FedAvg against FedKF on the embedded digits: a table and a figure."""
+    """FedAvg against FedKF on the embedded digits: tables, a figure and a report."""
     from fedkf.cli.demo import run_demo
 
     run_demo(out_, workers, seed, quiet)
@@ -281,3 +286,66 @@ def predict(
     from fedkf.cli.home import show_predictions
 
     show_predictions(run, images, readout, as_json)
+
+
+FoldersArgument = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or of folders of runs.")
+]
+
+
+@app.command()
+def report(
+    folders: FoldersArgument,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="[default: report.html beside the runs]"),
+    ] = None,
+    samples: Annotated[
+        bool | None,
+        typer.Option(
+            help="Show samples of the models, also of models whose code the run names, or none. "
+            "[default: of models that ship with fedkf]"
+        ),
+    ] = None,
+) -> None:
+    """One HTML file that explains a run, or compares several; it opens offline."""
+    from fedkf.cli.looking import show_report
+
+    show_report(folders, out_, samples)
+
+
+@app.command()
+def figure(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="curves, clients, gain, partition, spread, losses, communication or time.",
+        ),
+    ],
+    folders: FoldersArgument,
+    format_: Annotated[
+        list[str] | None, typer.Option("--format", help="pdf, svg or png. [default: pdf]")
+    ] = None,
+    out_: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="[default: KIND.FORMAT]")
+    ] = None,
+) -> None:
+    """One plot of one or several runs, in a style fit for a paper."""
+    from fedkf.cli.looking import show_figure
+
+    show_figure(kind, folders, format_ or ["pdf"], out_)
+
+
+@app.command()
+def dashboard(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that holds runs.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 finds a free one.", min=0, max=65535)] = 8420,
+) -> None:
+    """A live page that follows the runs in a folder; it only reads."""
+    from fedkf.cli.looking import serve
+
+    serve(folder, host, port)

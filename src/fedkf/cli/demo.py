@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedkf.cli.app import err, out
+from fedkf.cli.looking import write_report
 from fedkf.cli.running import run_with_progress
 from fedkf.cli.tables import clients_table, results_table
 from fedkf.report.figures import comparison
@@ -15,7 +16,7 @@ TITLES = {"fedavg": "FedAvg", "fedkf": "FedKF"}
 
 
 def run_demo(folder: Path, workers: int | None, seed: int, quiet: bool) -> None:
-    """Run both, print the tables, draw the figure."""
+    """Run both, print the tables, draw the figure, write the report."""
     content, _ = configuration.read("digits")
     summaries, histories, accuracies = {}, {}, {}
     if not quiet:
@@ -39,4 +40,5 @@ def run_demo(folder: Path, workers: int | None, seed: int, quiet: bool) -> None:
     comparison(histories, figure, "FedAvg and FedKF on digits, α = 0.1")
     out.print(results_table(summaries))
     out.print(clients_table(run.read_json("partition.json"), accuracies))
-    out.print(f"figure: {figure}\nfiles:  {folder}", soft_wrap=True)
+    report = write_report([folder / name for name in TITLES], folder / "report.html", None, quiet)
+    out.print(f"figure: {figure}\nfiles:  {folder}\nreport: {report}", soft_wrap=True)

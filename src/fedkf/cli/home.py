@@ -20,7 +20,8 @@ from fedkf.data import describe, sources
 from fedkf.data.federated import FederatedData, as_floats
 from fedkf.data.folder import open_image
 from fedkf.report.figures import bubbles
-from fedkf.runs.evaluation import Group, evaluate, mixtures
+from fedkf.runs.evaluation import Group, evaluate
+from fedkf.runs.mixtures import mixtures
 from fedkf.runs.personalize import data_of
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import load_source, make_data, settle

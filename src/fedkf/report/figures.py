@@ -1,4 +1,4 @@
-"""Figures of runs, for files."""
+"""Figures of runs, for files and for papers."""
 
 from __future__ import annotations
 

@@ -156,10 +156,12 @@ def _with_algorithm(
 ) -> Config:
     """The configuration with every hyperparameter of its algorithm spelled out and checked."""
     from fedkf import algorithms, models
+    from fedkf.runs.trackers import check_tracker
 
     models.check_name("model.name", config.model.name, models.MODELS)
     models.check_name("generator.name", config.generator.name, models.GENERATORS)
     models.check_name("generator.samples", config.generator.samples, models.SAMPLES)
+    check_tracker(config.output.log)
     kind = algorithm or algorithms.get(config.algorithm.name)
     options = {k: v for k, v in given.items() if k != "name"}
     made = kind.create({**kind.fidelity.get(config.fidelity, {}), **options})

@@ -30,7 +30,7 @@ from fedkf.data.federated import FederatedData
 from fedkf.data.sources import Say
 from fedkf.engines.local import LocalEngine
 from fedkf.runs.checkpoint import CheckpointFolder
-from fedkf.runs.config import refuse_changes
+from fedkf.runs.config import flatten, refuse_changes
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import (
     Objects,
@@ -45,6 +45,7 @@ from fedkf.runs.setup import (
     settle,
 )
 from fedkf.runs.store import RunFolder, Writer
+from fedkf.runs.trackers import make_tracker
 from fedkf.runs.trained import card
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ def execute(
         check_device(config.engine.device)
         algorithm = given.algorithm or make_algorithm(config)
         check_proxy(config, algorithm)
+        if config.output.log is not None:
+            observers = [*observers, make_tracker(config.output.log, run.path, flatten(config))]
         source = load_source(config, say, given.source)
         config = settle(config, source)
         if existing:
@@ -223,6 +226,8 @@ def _execute(
             readouts = federation.run()
         finally:
             engine.close()
+            for observer in observers:
+                observer.run_ended()
         finish(run, config, algorithm, readouts, ledger, card(config, data))
         writer.set_status("finished")
 

@@ -192,6 +192,7 @@ class Output(Section):
 
     dir: str | None = Field(None, description="the run's folder")
     checkpoint_every: Count = Field(1, description="rounds between two checkpoints")
+    log: str | None = Field(None, description="also log to: tensorboard or package.module:factory")
 
 
 class Config(Section):

@@ -1,0 +1,120 @@
+"""Follows rounds.jsonl while it grows, keeping little of it in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedkf.report.files import MEGABYTE, Unreadable, read_part
+from fedkf.report.records import Round, Score
+
+BLOCK = 4 * MEGABYTE
+TAILS = (32 << 10, MEGABYTE, 16 * MEGABYTE)
+
+
+class Follower:
+    """The rounds of one run: the last with every client's accuracy, those before without."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.forget()
+
+    def forget(self) -> None:
+        self.identity, self.offset, self.lines = 0, 0, 0
+        self.damaged: list[int] = []
+        self.rounds: list[Round] = []
+
+    def update(self, last: bool = False) -> Sequence[Round]:
+        """Read what is new. A file that was replaced or cut is read anew.
+
+        A line without its end is left for the next time, unless this is the last.
+        """
+        try:
+            about = self.path.stat(follow_symlinks=False)
+        except OSError:
+            self.forget()
+            return self.rounds
+        if about.st_ino != self.identity or about.st_size < self.offset:
+            self.forget()
+            self.identity = about.st_ino
+        while self.offset < about.st_size:
+            part = read_part(self.path, self.offset, BLOCK)
+            whole = part.rfind(b"\n") + 1
+            if whole:
+                self._take(part[:whole])
+            elif len(part) == BLOCK:  # too long to be a round
+                whole = len(part)
+                self.damaged.append(self.lines + 1)
+            else:
+                break
+            self.offset += whole
+        if last and self.offset < about.st_size:
+            ending = parse(read_part(self.path, self.offset, BLOCK))
+            if ending is not None:
+                self._add(ending)
+        return self.rounds
+
+    def _take(self, content: bytes) -> None:
+        for line in content.split(b"\n")[:-1]:
+            self.lines += 1
+            record = parse(line)
+            if record is None:
+                self.damaged.append(self.lines)
+            else:
+                self._add(record)
+
+    def _add(self, record: Round) -> None:
+        while self.rounds and self.rounds[-1].round >= record.round:
+            self.rounds.pop()  # done again
+        if record.readouts:
+            self._slim()
+        self.rounds.append(record)
+
+    def _slim(self) -> None:
+        """Drop the clients' accuracies of the round that is no longer the last."""
+        for index in range(len(self.rounds) - 1, -1, -1):
+            record = self.rounds[index]
+            if record.readouts:
+                self.rounds[index] = record.model_copy(update={"readouts": slim(record.readouts)})
+                return
+
+    def notes(self) -> list[str]:
+        """What could not be read, in a sentence."""
+        if not self.damaged:
+            return []
+        many = len(self.damaged) > 1
+        lines = ", ".join(map(str, self.damaged[:5])) + (" …" if len(self.damaged) > 5 else "")
+        which = f"lines {lines} are" if many else f"line {lines} is"
+        return [f"rounds.jsonl is damaged: {which} left out, {len(self.rounds)} rounds read"]
+
+
+def parse(line: bytes) -> Round | None:
+    try:
+        return Round.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+def slim(readouts: Mapping[str, Score]) -> dict[str, Score]:
+    """The numbers without every client's accuracy."""
+    none: dict[str, Any] = {"clients": [], "accuracy": []}
+    return {name: score.model_copy(update=none) for name, score in readouts.items()}
+
+
+def last_rounds(path: Path, size: int) -> list[Round]:
+    """Some of the last rounds, the latest evaluated one among them, without reading the file."""
+    rounds: list[Round] = []
+    for most in TAILS:
+        start = max(0, size - most)
+        try:
+            part = read_part(path, start, most)
+        except Unreadable:
+            return []
+        lines = part[: part.rfind(b"\n") + 1].split(b"\n")[1 if start else 0 :]
+        rounds = [record for record in map(parse, lines) if record is not None]
+        if start == 0 or any(record.readouts for record in rounds):
+            break
+    return rounds

@@ -1,0 +1,282 @@
+"""The report: one HTML file that opens anywhere, needs no network and may come from strangers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fedkf import __version__
+from fedkf.core.payload import KINDS as PAYLOADS
+from fedkf.report import charts, interactive, words
+from fedkf.report.charts import Chart, of, percent
+from fedkf.report.fairness import beyond, served
+from fedkf.report.repeats import repeats
+from fedkf.report.runs import Run, tail
+from fedkf.report.samples import Samples
+
+DRAWN = 12
+"""More runs than this are listed, not drawn."""
+LISTED = 200
+ROWS = 30
+WORST = 5
+WARNINGS = 12
+SCRIPTS = ("plotly-basic.min.js", "draw.js", "report.js")
+CONFIG = 60_000
+
+
+@cache
+def asset(name: str) -> str:
+    return (resources.files("fedkf.report") / "assets" / name).read_text("utf-8")
+
+
+def digest(text: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def policy() -> str:
+    """What the page may do: run its own scripts, use its own styles, show images inside it."""
+    scripts = " ".join(digest(asset(name)) for name in SCRIPTS)
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src {digest(styles())}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def styles() -> str:
+    return asset("plotly.css") + asset("common.css") + asset("report.css")
+
+
+@cache
+def templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("fedkf.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": percent,
+        "points": lambda v: "–" if v is None else f"{100 * v:+.1f}",
+        "variance": lambda v: "–" if v is None else f"{v:.4f}",
+        "size": size,
+        "megabytes": lambda v: f"{v / 1e6:,.1f}",
+        "duration": lambda v: str(timedelta(seconds=round(v))),
+    }
+    return environment
+
+
+def embed(content: Any) -> Markup:
+    """JSON inside a page: nothing in it can end the element that holds it."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def build(
+    runs: Sequence[Run], samples: Mapping[str, Samples | str] | None = None, back: str | None = None
+) -> str:
+    """The report of one run, or of several compared. `back` is a link to where it is served."""
+    drawn = [run for run in runs if run.readouts or run.rounds][:DRAWN]
+    groups = {kind: [c for c in make(drawn) if c.series] for kind, make in charts.KINDS.items()}
+    page = templates().get_template("report.html")
+    return page.render(
+        version=__version__,
+        policy=policy(),
+        styles=Markup(styles()),
+        scripts=[Markup(asset(name)) for name in SCRIPTS],
+        title=" · ".join(run.label for run in runs[:4]) + (" …" if len(runs) > 4 else ""),
+        headline=words.headline(runs),
+        below=words.below_headline(runs),
+        cautions=some(words.cautions(runs)),
+        glossary=words.GLOSSARY,
+        undrawn=len(runs) - len(drawn),
+        charts=groups,
+        figures=embed({k: [interactive.figure(c) for c in v] for k, v in groups.items()}),
+        tables={k: [table(c) for c in v] for k, v in groups.items()},
+        comparison=comparison(runs[:LISTED]),
+        repeats=repeats(runs)[:LISTED],
+        worst=worst(drawn),
+        gains=words.about_gain(drawn),
+        fairness=fairness(drawn),
+        samples=samples,
+        refused=[(run.label, refusals(run), taking_part(run)) for run in drawn],
+        costs=[cost(run) for run in drawn],
+        disclosed=disclosed(drawn),
+        configurations=[configuration(run) for run in runs[:DRAWN]],
+        simulated=any(site.classes for run in drawn for site in run.partition.clients),
+        back=back,
+    )
+
+
+def some(texts: Sequence[str]) -> list[str]:
+    """As many as a person reads."""
+    left = len(texts) - WARNINGS
+    return [*texts[:WARNINGS], *([f"… and {left} more of the kind."] if left > 0 else [])]
+
+
+def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A row per model, with its difference from the reference's same readout."""
+    base = words.reference(runs)
+    rows = []
+    for run in runs:
+        for readout in run.readouts:
+            numbers = run.numbers(readout)
+            against = base.numbers(readout) if base else None
+            compared = against is not None and numbers is not None and run is not base
+            rows.append(
+                {
+                    "run": run.label,
+                    "folder": run.name,
+                    "readout": "own" if run.alone else readout.upper(),
+                    "key": readout,
+                    "numbers": numbers,
+                    "difference": {
+                        key: difference(getattr(numbers, key), getattr(against, key))
+                        for key in ("amp", "fm", "wlp")
+                    }
+                    if compared
+                    else None,
+                    "base": run is base,
+                    "best": (run.summary.best.get(readout) if run.summary else None),
+                }
+            )
+    return rows
+
+
+def difference(value: float | None, base: float | None) -> float | None:
+    return None if value is None or base is None else value - base
+
+
+def table(chart: Chart) -> dict[str, Any]:
+    """The numbers behind a chart, for those who cannot see it or want to check it."""
+    if chart.y_names:
+        series = chart.series[0]
+        largest = sorted(range(len(series.x)), key=lambda i: -series.sizes[i])[:ROWS]
+        rows = [[series.hover[i]] for i in largest]
+        return {
+            "head": ["the largest holdings"],
+            "rows": rows,
+            "left_out": len(series.x) - len(rows),
+        }
+    places = sorted({x for series in chart.series for x in series.x})
+    step = max(1, -(-len(places) // ROWS))
+    chosen = places[::step] if not chart.x_names else places[:ROWS]
+    if places and not chart.x_names and chosen[-1] != places[-1]:
+        chosen.append(places[-1])
+    columns = [dict(zip(s.x, s.y, strict=True)) for s in chart.series]
+    show = percent if chart.percent else lambda v: "–" if v is None else f"{v:.4g}"
+    rows = [
+        [
+            chart.x_names[int(x)] if x < len(chart.x_names) else f"{x:.4g}",
+            *[show(column.get(x)) for column in columns],
+        ]
+        for x in chosen
+    ]
+    head = ["site" if chart.x_names else chart.x_label, *[s.name for s in chart.series]]
+    return {"head": head, "rows": rows, "left_out": len(places) - len(chosen)}
+
+
+def worst(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The worst-served sites of each run's first readout, by name."""
+    rows = []
+    for run in runs:
+        for readout in run.readouts[:1]:
+            sites = served(run, readout)
+            if sites:
+                rows.append({"model": of(run, readout), "sites": sites[:WORST]})
+    return rows
+
+
+def fairness(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    rows = []
+    for _, run, readout, _ in charts.each(runs):
+        numbers = beyond(run, readout)
+        if numbers is not None:
+            rows.append({"model": of(run, readout), **numbers})
+    return rows
+
+
+def refusals(run: Run) -> list[dict[str, Any]]:
+    """Uploads that were left out, by site and reason, the most frequent first."""
+    counts = Counter((r.client, r.reason) for record in run.rounds for r in record.refused)
+    return [
+        {"site": run.site(client), "reason": reason, "count": count}
+        for (client, reason), count in counts.most_common(ROWS)
+    ]
+
+
+def taking_part(run: Run) -> str:
+    counts = Counter(k for record in run.rounds for k in record.active)
+    if not counts:
+        return "Who took part is not recorded."
+    sites = max(len(run.partition.clients), len(counts))
+    least = min(counts.values()) if len(counts) == sites else 0
+    text = f"Each site took part in {least} to {max(counts.values())} of {len(run.rounds)} rounds"
+    never = sites - len(counts)
+    return text + (f"; {never} of {sites} never did." if never else ".")
+
+
+def cost(run: Run) -> dict[str, Any]:
+    rounds = max(1, len(run.rounds))
+    total = {way: sum(r.bytes.get(way, 0) for r in run.rounds) for way in ("down", "up")}
+    parts = ("train", "aggregate", "evaluate", "checkpoint", "total")
+    seconds = {key: sum(r.seconds.get(key, 0) for r in run.rounds) for key in parts}
+    return {
+        "run": run.label,
+        "rounds": len(run.rounds),
+        **total,
+        "seconds": seconds,
+        "each": sum(total.values()) / rounds,
+    }
+
+
+def disclosed(runs: Sequence[Run]) -> dict[str, Any]:
+    """What left the sites, in training and evaluation; runs without a ledger have not ended."""
+    known = [(run.label, run.ledger) for run in runs if run.ledger is not None]
+    kinds = sorted({kind for _, ledger in known for kind in ledger.disclosed})
+    rows = []
+    for kind in kinds:
+        sizes = [
+            sum(part.get("up", {}).get(kind, 0) for part in (ledger.training, ledger.evaluation))
+            for _, ledger in known
+        ]
+        means = PAYLOADS.get(kind, "not known to this version of fedkf")
+        rows.append({"kind": kind, "means": means, "sizes": sizes})
+    return {
+        "runs": [label for label, _ in known],
+        "rows": rows,
+        "leakage": {label: ledger.leakage for label, ledger in known if ledger.leakage},
+        "missing": [run.label for run in runs if run.ledger is None],
+    }
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= one:
+            return f"{count / one:,.1f}\N{NO-BREAK SPACE}{unit}"
+    return f"{count}\N{NO-BREAK SPACE}B" if count else "–"
+
+
+def configuration(run: Run) -> dict[str, Any]:
+    text = run.config_text
+    return {
+        "run": run.label,
+        "folder": tail(run.path),
+        "text": text if len(text) <= CONFIG else text[:CONFIG] + "\n… (cut)",
+        "command": f"fedkf run config.yaml --out {shlex.quote(run.name + '-again')}",
+    }
