@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from fedkf import __version__
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, UserError
 
 app = typer.Typer(
     name="fedkf",
@@ -35,6 +35,25 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Override a key, such as federation.rounds=30."
+    ),
+]
+
+
+def look_in(folder: Path | None) -> Path | None:
+    """Make a folder the first in which data is looked for, here and in child processes."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise UserError(f"--data-dir: no folder {folder}")
+        others = os.environ.get("FEDKF_DATA")
+        places = [str(folder.absolute()), *([others] if others else [])]
+        os.environ["FEDKF_DATA"] = os.pathsep.join(places)
+    return folder
+
+
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", metavar="DIR", callback=look_in, help="Look for data here before FEDKF_DATA."
     ),
 ]
 
@@ -101,6 +120,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
+    data_dir: DataDirOption = None,
 ) -> None:
     """Run one experiment."""
     from fedkf.runs import config as configuration
@@ -186,6 +206,7 @@ def partition(
         Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/<config>-partition]")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print partition.json only.")] = False,
+    data_dir: DataDirOption = None,
 ) -> None:
     """How the data is divided over clients: numbers, warnings and the bubble plot."""
     from fedkf.runs import config as configuration
@@ -249,3 +270,9 @@ def predict(
     from fedkf.cli.home import show_predictions
 
     show_predictions(run, images, readout, as_json)
+
+
+# Commands with files of their own, which need what is defined above.
+from fedkf.cli import data as data_sets  # noqa: E402
+
+app.add_typer(data_sets.commands)
