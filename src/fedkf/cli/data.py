@@ -11,7 +11,7 @@ from fedkf.cli.app import err, out
 from fedkf.cli.tables import table
 from fedkf.core.errors import UserError, nearest
 
-commands = typer.Typer(
+commands: typer.Typer = typer.Typer(
     name="data", help="Public data sets.", no_args_is_help=True, rich_markup_mode=None
 )
 
@@ -19,7 +19,8 @@ commands = typer.Typer(
 @commands.command("list")
 def list_() -> None:
     """Which data sets `data.source` may name, and which of them are here."""
-    from fedkf.data.catalog import DATASETS, find
+    from fedkf.data.catalog import find
+    from fedkf.data.public import DATASETS
 
     rows = table("", "name", "what", "where")
     rows.add_row("digits", "1,797 handwritten digits, 8×8", "embedded")
@@ -43,8 +44,9 @@ def get_(
     """Download a data set; a download that was broken off goes on."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fedkf.data.catalog import DATASETS, find
+    from fedkf.data.catalog import find
     from fedkf.data.download import get
+    from fedkf.data.public import DATASETS
 
     if name not in DATASETS:
         raise UserError(f"no data set {name!r}; {nearest(name, DATASETS)}")

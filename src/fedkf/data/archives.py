@@ -48,7 +48,7 @@ class File:
         if self.path.suffix == ".zip":
             with zipfile.ZipFile(self.path) as archive:
                 return archive.read(member)
-        with tarfile.open(self.path) as archive:
+        with tarfile.open(self.path, "r:gz") as archive:
             opened = archive.extractfile(member)
             if opened is None:
                 raise LookupError(f"{member} is not a file")

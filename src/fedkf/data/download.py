@@ -35,7 +35,9 @@ def get(
         folder.mkdir(parents=True, exist_ok=True)
         return [fetch(wanted, folder, mirror, progress) for wanted in dataset.downloads]
     except urllib.error.HTTPError as error:
-        raise FedkfError(f"{error.url} answers {error.code} {error.reason}; {by_hand(dataset)}") from None
+        raise FedkfError(
+            f"{error.url} answers {error.code} {error.reason}; {by_hand(dataset)}"
+        ) from None
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as e:
         reason = getattr(e, "reason", e)
         raise FedkfError(f"no connection ({reason}); {by_hand(dataset)}") from None
@@ -106,6 +108,6 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def checksum(path: Path) -> str:
-    """The MD5 sum, under which all of these data sets are published; it guards against accidents."""
+    """The MD5 sum, as published for all of these; it guards against accidents only."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

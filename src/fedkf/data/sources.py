@@ -67,8 +67,8 @@ def load(
 
         return folder(need_path(source, path), class_names, image_size, say, least_classes)
     if source in PUBLIC:
-        from fedkf.data.catalog import DATASETS
         from fedkf.data.catalog import load as load_public
+        from fedkf.data.public import DATASETS
 
         return named(load_public(DATASETS[source], path, say), class_names)
     if ":" in source:

@@ -82,9 +82,7 @@ def performance() -> dict[Case, Published]:
 @cache
 def t1() -> dict[tuple[str, str, str], Published]:
     """FedAvg against FedAvg (OCA) at α = 0.1, by data, readout and metric."""
-    return {
-        (r["data"], r["readout"], r["metric"]): Published(*_fractions(r)) for r in rows("t1")
-    }
+    return {(r["data"], r["readout"], r["metric"]): Published(*_fractions(r)) for r in rows("t1")}
 
 
 @cache
