@@ -274,5 +274,6 @@ def predict(
 
 # Commands with files of their own, which need what is defined above.
 from fedkf.cli import data as data_sets  # noqa: E402
+from fedkf.cli import experiments as experiments  # noqa: E402
 
 app.add_typer(data_sets.commands)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from fedkf import metrics
 from fedkf.core.algorithm import Algorithm
+from fedkf.core.arithmetic import distance
 from fedkf.core.client import Reply
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Scope
@@ -129,6 +130,7 @@ class Federation:
         before = self.ledger.bytes()
         for observer in self.observers:
             observer.round_started(round, server.active)
+        sent = self.algorithm.model(state)
         state = self.algorithm.round(server, state)
         for client in sorted(server.trained):
             server.memory("overall").put(client, server.trained[client])
@@ -149,6 +151,7 @@ class Federation:
             "refused": [{"client": r.client, "reason": r.reason} for r in server.refused],
             "readouts": scores,
             "losses": self._losses(),
+            "drift": drift(sent, server.trained),
             "bytes": {way: after[way] - before[way] for way in after},
         }
         self.done = round
@@ -236,6 +239,13 @@ class Federation:
             [int(n["tested"]) for n in numbers],
             {name: [int(n[name]) for n in numbers] for name in readouts},
         )
+
+
+def drift(sent: Weights, trained: Mapping[int, Weights]) -> float | None:
+    """Mean distance of the clients' models from the global one that they started from."""
+    if not trained:
+        return None
+    return math.fsum(distance(sent, trained[k]) for k in sorted(trained)) / len(trained)
 
 
 class Clock:
