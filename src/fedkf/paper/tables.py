@@ -25,6 +25,7 @@ class Cell:
     values: tuple[float, ...] = ()
     published: Published | None = None
     text: str | None = None  # shown instead of the values, such as "> 100"
+    beside: str = ""  # the paper's value where it is no plain number
 
     @property
     def mean(self) -> float | None:
@@ -181,7 +182,7 @@ def show(cell: Cell, column: Column) -> str:
 def show_published(cell: Cell, column: Column) -> str:
     """The paper's value in the same unit, or nothing."""
     if cell.published is None:
-        return ""
+        return cell.beside
     text = number(cell.published.mean, column)
     std = cell.published.std
     return text if math.isnan(std) else f"{text} ± {number(std, column)}"
