@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedkf.cli.app import DataDirOption, app
+from fedkf.cli.app import DataDirOption, SetOption, app
 
 JobsOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Runs at a time. [default: one a core]")
@@ -36,3 +36,39 @@ def sweep(
     from fedkf.cli.sweeping import run_sweep
 
     run_sweep(suite, out_, jobs, records, quiet)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="A table or figure; `list` shows them all.")
+    ],
+    scale: Annotated[str, typer.Option(help="smoke, small or paper.")] = "smoke",
+    out_: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/reproduce-<scale>]")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONFIG", help="Other data than the scale's: a preset or file."),
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="These instead of the paper's.")
+    ] = None,
+    set_: SetOption = None,
+    seeds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Seeds 0 to N-1.")] = None,
+    jobs: JobsOption = None,
+    records: RecordsOption = None,
+    existing: Annotated[
+        bool, typer.Option("--existing", help="Only from finished runs; start none.")
+    ] = False,
+    quiet: QuietOption = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """One table or figure of the paper, beside the paper's numbers."""
+    from fedkf.cli.reproducing import Request, run_reproduce
+    from fedkf.runs import config as configuration
+
+    folder = out_ or Path("runs") / f"reproduce-{scale}"
+    overrides = configuration.parse_set(set_ or [])
+    request = Request(scale, data or [], algorithm or [], overrides, seeds)
+    run_reproduce(what, request, folder, jobs, records, existing, quiet)

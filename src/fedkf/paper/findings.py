@@ -207,7 +207,7 @@ def judge(scores: Scores, data: Sequence[str]) -> list[Verdict]:
             for _, agree, known, total in results
         )
         rule = "; ".join(f"{part.rule} ({part.needed})" for part in parts)
-        sums = (sum(r[k] for r in results) for k in (1, 2, 3))
+        sums = [sum(numbers) for numbers in zip(*(r[1:] for r in results), strict=True)]
         verdicts.append(Verdict(name, claim, rule, verdict, counts, *sums))
     return verdicts
 

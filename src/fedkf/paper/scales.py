@@ -60,10 +60,10 @@ SCALES = {
     for scale in (
         Scale(
             "smoke",
-            "1,797 embedded digits, 8 short rounds, one seed",
+            "1,797 embedded digits, 6 short rounds, one seed",
             ["digits"],
             {
-                "federation.rounds": 8,
+                "federation.rounds": 6,
                 "federation.local_epochs": 2,
                 "federation.lr": 0.1,
                 "generator.width": 4,
