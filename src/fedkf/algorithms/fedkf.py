@@ -65,17 +65,19 @@ class FedKF(Algorithm):
         teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])  # ŵ, fixed
         samples = client.samples()  # θ_k, as this client left it
         for x, y in client.batches():
-            fake = samples.draw()
-            features, logits = judge(teacher, fake)
-            if self.resample:
-                self._train_generator(client, samples, fake, features, logits)
-                with torch.no_grad():
-                    fake = samples.draw()
-                    logits = teacher(fake)
+            if fresh := client.steps % samples.reuse == 0:
+                fake = samples.draw()
+                features, logits = judge(teacher, fake)
+                if self.resample:
+                    self._train_generator(client, samples, fake, features, logits)
+                    with torch.no_grad():
+                        fake = samples.draw()
+                        logits = teacher(fake)
+                soft = logits.detach().softmax(1)
             with client.aside():
-                kl = kl_loss(logits.detach().softmax(1), student(fake.detach()))
+                kl = kl_loss(soft, student(fake.detach()))
             client.step(client.task.loss(student(x), y) + self.gamma * kl)  # w_k ← w_k − η ∇L(w_k)
-            if not self.resample:
+            if fresh and not self.resample:
                 self._train_generator(client, samples, fake, features, logits)
             client.log(kl=kl)
         client.state = samples.state()

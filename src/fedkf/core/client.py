@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class Client:
         self._streams = streams
         self._aside = GlobalStream(streams.integer("aside", round, id), task.device)
         self._losses: dict[str, Tensor] = {}
+        self._logged: Counter[str] = Counter()
 
     def random(self, purpose: str) -> torch.Generator:
         """A random stream of this client, this round and this purpose."""
@@ -109,10 +111,11 @@ class Client:
         for name, value in losses.items():
             value = value.detach()
             self._losses[name] = self._losses[name] + value if name in self._losses else value
+            self._logged[name] += 1
 
     def upload(self, **groups: dict[str, Any]) -> Payload:
         """The upload after training: the local model's weights, mean losses, and `groups`."""
-        losses = {name: float(total) / self.steps for name, total in self._losses.items()}
+        losses = {name: float(total) / self._logged[name] for name, total in self._losses.items()}
         return Payload(weights=copy_of(self.model), monitoring=losses, **groups)
 
     # -- distillation ---------------------------------------------------------------------------

@@ -19,8 +19,16 @@ class Samples:
     """A source of inputs on which a teacher is distilled into a student.
 
     A source that learns returns inputs that require gradients, and takes a loss on them in `learn`.
-    What it must remember until the client is active again goes into `state`.
+    What it must remember until the client is active again goes into `state`. A batch serves
+    `reuse` steps of the model before the next one is drawn.
     """
+
+    reuse = 1
+
+    def __init__(self, client: Client) -> None:
+        task = client.task
+        self.count = task.generated_batch or task.training.batch_size
+        self.reuse = task.reuse
 
     def draw(self) -> Tensor:
         """A batch of inputs, normalised as the data is."""
@@ -35,9 +43,13 @@ class Samples:
 
 
 class TrainedGenerator(Samples):
-    """The paper's source: a generator of the client's own, trained with Adam round after round."""
+    """The paper's source: a generator of the client's own, trained with Adam round after round.
+
+    With `generator.every` above 1 it learns from every so many-th batch only.
+    """
 
     def __init__(self, client: Client) -> None:
+        super().__init__(client)
         task, kept = client.task, client.state
         weights = kept["generator"] if kept else task.initial_generator
         self.generator = task.load("generator", weights).train()
@@ -48,12 +60,16 @@ class TrainedGenerator(Samples):
         if kept:
             self._restore(kept["adam"])
         self.random = client.random("generator noise")
-        self.size = (task.training.batch_size, task.noise)
+        self.size = (self.count, task.noise)
+        self.every, self.drawn = task.generator_every, 0
         self.device, self.dtype = task.device, next(iter(self.parameters.values())).dtype
 
     def draw(self) -> Tensor:
         noise = torch.randn(self.size, generator=self.random)
-        samples: Tensor = self.generator(noise.to(self.device, self.dtype))
+        to_learn = torch.is_grad_enabled()
+        with torch.set_grad_enabled(to_learn and self.drawn % self.every == 0):
+            samples: Tensor = self.generator(noise.to(self.device, self.dtype))
+        self.drawn += to_learn
         return samples
 
     def learn(self, loss: Tensor) -> None:

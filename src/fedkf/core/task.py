@@ -43,6 +43,9 @@ class Task:
     make_generator: Callable[[], nn.Module] | None = None
     noise: int = 100
     generator_lr: float = 0.001
+    generated_batch: int | None = None  # B where it is None
+    generator_every: int = 1
+    reuse: int = 1
     make_samples: Callable[[Client], Samples] | None = None
     mean: Sequence[float] = (0.0,)
     std: Sequence[float] = (1.0,)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedkf.models.thin import PooledConvolution
 
 SMALLEST = 16
 
@@ -25,8 +22,8 @@ class LeNet5(nn.Module):
         channels, *sides = shape
         self.enlarge = min(sides) < SMALLEST
         height, width = (((s - 4) // 2 - 4) // 2 for s in ([32, 32] if self.enlarge else sides))
-        self.conv1 = nn.Conv2d(channels, 6, 5)
-        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.conv1 = PooledConvolution(channels, 6, 5)
+        self.conv2 = PooledConvolution(6, 16, 5)
         self.conv3 = nn.Conv2d(16, 120, (height, width))
         self.linear1 = nn.Linear(120, 84)
         self.linear2 = nn.Linear(84, classes)
@@ -34,10 +31,9 @@ class LeNet5(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         if self.enlarge:
             x = F.interpolate(x, size=(32, 32), mode="bilinear", align_corners=False)
-        # ReLU after pooling: the same, on a quarter of the pixels.
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        return F.relu(self.conv3(x)).flatten(1)
+        x = self.conv2(self.conv1(x))
+        # It covers the whole image: a matrix product.
+        return F.relu(F.linear(x.flatten(1), self.conv3.weight.flatten(1), self.conv3.bias))
 
     def classify(self, features: Tensor) -> Tensor:
         logits: Tensor = self.linear2(F.relu(self.linear1(features)))

@@ -21,9 +21,9 @@ class FreeSamples(Samples):
     """Draws from the client's own random stream and normalises as the data is."""
 
     def __init__(self, client: Client) -> None:
+        super().__init__(client)
         self.client, self.task = client, client.task
         self.random = client.random("samples")
-        self.count = client.task.training.batch_size
         if len(self.task.shape) != 3 and not isinstance(self, Noise):
             raise UserError("generator.samples: field and warp make images; noise makes any inputs")
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fedkf.core.errors import UserError, nearest
-from fedkf.runs.schema import FIDELITY, AlgorithmChoice, Config
+from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Config
 
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
@@ -128,12 +128,18 @@ def resolve(
         raise UserError(f"algorithm.name is {name!r}; it must be a text")
     if isinstance(own := per_algorithm.get(name, {}), dict):
         given["algorithm"] = {**own, **given["algorithm"]}
+    if "generator.preset" in overrides:  # another preset: what the file says in its place goes
+        own = _section(given, "generator")
+        given["generator"] = {k: v for k, v in own.items() if k not in GENERATOR_PRESETS["paper"]}
     for key, value in overrides.items():
         _place(given, key, value)
     fidelity = given.get("fidelity", "text")
     base = FIDELITY.get(fidelity, {}) if isinstance(fidelity, str) else {}
     for part, options in base.items():
         given[part] = {**options, **_section(given, part)}
+    preset = _section(given, "generator").get("preset", "paper")
+    if isinstance(preset, str) and preset in GENERATOR_PRESETS:
+        given["generator"] = {**GENERATOR_PRESETS[preset], **given["generator"]}
     return _with_algorithm(parse(given), given["algorithm"], algorithm)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fedkf.core.algorithm import Algorithm
+from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.client import ClientHost
 from fedkf.core.codec import Codec
 from fedkf.core.errors import UserError, disk_error
@@ -109,6 +110,7 @@ def execute(
         config = settle(config, source)
         if existing:
             refuse_changes(existing, config)
+        keep_freed_memory()
         algorithm = given.algorithm or make_algorithm(config)
         data = make_data(config, source)
         task = make_task(config, data, algorithm, given)

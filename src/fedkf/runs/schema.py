@@ -114,6 +114,9 @@ class Overall(Section):
 class Generator(Section):
     """The generator of algorithms that have one; accepted and unused by the others."""
 
+    preset: Literal["paper", "lite"] = Field(
+        "paper", description="paper (exact) or lite (cheap); what is given beside it wins"
+    )
     samples: str = Field(
         "trained", description="what is distilled on: trained, noise, field, warp or module:object"
     )
@@ -121,6 +124,12 @@ class Generator(Section):
     width: Count = Field(128, description="channels: width, width, width/2")
     noise: Count = Field(100, description="length of the noise vector")
     lr: Positive = Field(0.001, description="β, learning rate of its Adam")
+    start: str | None = Field(
+        None, description="a .safetensors file that all generators start from; none means random"
+    )
+    batch_size: Count | None = Field(None, description="generated samples a batch; none means B")
+    every: Count = Field(1, description="the generator learns from every so many-th batch")
+    reuse: Count = Field(1, description="steps of the model that one generated batch serves")
 
 
 class EngineSettings(Section):
@@ -189,6 +198,12 @@ FIDELITY: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 """Where the paper's text and its authors' program differ; algorithms add their own options."""
+
+GENERATOR_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"samples": "trained", "width": 128, "batch_size": None, "every": 1, "reuse": 1},
+    "lite": {"samples": "trained", "width": 16, "batch_size": None, "every": 1, "reuse": 1},
+}
+"""What distillation costs: as the paper has it, or the cheapest that is as good on `letters`."""
 
 FIDELITY_PARTITION: dict[str, Partition] = {"text": "dirichlet", "released": "dirichlet-balanced"}
 """The partition of a source that does not come with clients of its own."""

@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
 from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
@@ -27,6 +30,8 @@ from fedkf.runs.schema import FIDELITY_PARTITION, Config
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from fedkf.core.payload import Weights
 
 
 @dataclass(frozen=True)
@@ -175,17 +180,39 @@ def make_task(
         make_generator=partial(models.build, "generator.name", make_generator, offered),
         noise=generator.noise,
         generator_lr=generator.lr,
+        generated_batch=generator.batch_size,
+        generator_every=generator.every,
+        reuse=generator.reuse,
         make_samples=models.find("generator.samples", generator.samples, models.SAMPLES),
         mean=config.data.mean or (0.0,),
         std=config.data.std or (1.0,),
         device=config.engine.device,
         channels_last=len(data.shape) == 3 and config.engine.threads == 1,
     )
+    if generator.start is not None:
+        task.initial_generator = read_generator(generator.start, task)
     with GlobalStream(0, "cpu").active():
         check_model(task.make_model(), data.shape, data.classes, algorithm.uses_generator)
         if algorithm.uses_generator and task.make_generator is not None:
             check_generator(task.make_generator(), generator.noise, data.shape)
     return task
+
+
+def read_generator(path: str, task: Task) -> Weights:
+    """A generator's weights from a file, which must fit the configuration's generator."""
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"generator.start: {path} cannot be read: {error}") from None
+    shapes = {name: tensor.shape for name, tensor in task.initial_generator.items()}
+    for name in sorted(shapes.keys() | weights.keys()):
+        have = list(weights[name].shape) if name in weights else "nothing"
+        want = list(shapes[name]) if name in shapes else "nothing"
+        if have != want:
+            raise UserError(
+                f"generator.start: {path} has {have} for {name!r}, where the generator has {want}"
+            )
+    return weights
 
 
 def provenance(data: FederatedData) -> dict[str, Any]:

@@ -1,0 +1,96 @@
+"""What FedKF's generated samples must cost: accuracy of cheaper ones on real data.
+
+    python benchmarks/frontier.py run RUNS [--records results/frontier] [--seeds 2] [--only NAME …]
+    python benchmarks/frontier.py table [--records results/frontier]
+
+`run` trains every point of the frontier, one process, one run after another; what is finished is
+skipped, what was cut off goes on. The run folders are in RUNS; the small records of finished runs
+(configuration, summary, rounds) are copied to the records, from which `table` is made. A seed moves
+the partition, the initial weights, the selection and the batches alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+
+POINTS: dict[str, list[str]] = {
+    "fedavg": ["algorithm.name=fedavg"],
+    "width16": ["generator.width=16"],
+    "width16-batch16": ["generator.width=16", "generator.batch_size=16"],
+    "warp": ["generator.samples=warp"],
+    "width16-reuse4": ["generator.width=16", "generator.reuse=4"],
+    "width16-batch16-reuse2": [
+        "generator.width=16",
+        "generator.batch_size=16",
+        "generator.reuse=2",
+    ],
+    "width8": ["generator.width=8"],
+    "width16-every4": ["generator.width=16", "generator.every=4"],
+    "field": ["generator.samples=field"],
+    "noise": ["generator.samples=noise"],
+    "width16-delta8": ["generator.width=16", "transport.downlink=delta8"],
+    "width16-batch32": ["generator.width=16", "generator.batch_size=32"],
+    "width16-reuse2": ["generator.width=16", "generator.reuse=2"],
+    "warp-batch16": ["generator.samples=warp", "generator.batch_size=16"],
+    "width32": ["generator.width=32"],
+    "width128": [],
+}
+LETTERS = ["federation.rounds=30", "federation.evaluate_every=5"]
+KEPT = ("config.yaml", "summary.json", "rounds.jsonl")
+
+
+def run(runs: Path, records: Path, seeds: int, only: list[str]) -> None:
+    for seed in range(seeds):
+        for name, options in POINTS.items():
+            folder, record = runs / f"{name}-{seed}", records / f"{name}-{seed}"
+            if (record / "summary.json").exists() or (only and name not in only):
+                continue
+            options = [*LETTERS, *options, f"federation.seed={seed}", f"data.seed={seed}"]
+            command = [sys.executable, "-m", "fedkf", "run", "letters", "--resume", "--workers=0"]
+            command += [f"--set={option}" for option in options]
+            print(folder.name, flush=True)
+            subprocess.run([*command, "--out", str(folder)], check=True)
+            record.mkdir(parents=True, exist_ok=True)
+            for file in KEPT:
+                shutil.copy(folder / file, record / file)
+
+
+def table(records: Path) -> None:
+    print("| samples | ACA AMP | ACA WLP | OCA AMP | OCA WLP | seeds |")
+    print("|---|---|---|---|---|---|")
+    for name in POINTS:
+        found = [json.loads(p.read_text()) for p in sorted(records.glob(f"{name}-?/summary.json"))]
+        if not found:
+            continue
+        cells = []
+        for readout in ("aca", "oca"):
+            for metric in ("amp", "wlp"):
+                values = [100 * s["readouts"][readout][metric] for s in found]
+                cells.append(f"{mean(values):.1f} ({', '.join(f'{v:.1f}' for v in values)})")
+        print(f"| {name} | {' | '.join(cells)} | {len(found)} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=("run", "table"))
+    parser.add_argument("runs", nargs="?", type=Path)
+    parser.add_argument("--records", type=Path, default=Path("results/frontier"))
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[])
+    given = parser.parse_args()
+    if given.action == "table":
+        table(given.records)
+    elif given.runs is None:
+        parser.error("name a folder for the runs")
+    else:
+        run(given.runs, given.records, given.seeds, given.only)
+
+
+if __name__ == "__main__":
+    main()
