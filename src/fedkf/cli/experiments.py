@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedkf.cli.app import DataDirOption, SetOption, app
+from fedkf.cli.app import ConfigArgument, DataDirOption, SetOption, app
 
 JobsOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Runs at a time. [default: one a core]")
@@ -72,3 +72,46 @@ def reproduce(
     overrides = configuration.parse_set(set_ or [])
     request = Request(scale, data or [], algorithm or [], overrides, seeds)
     run_reproduce(what, request, folder, jobs, records, existing, quiet)
+
+
+@app.command()
+def distill(
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(help="paper or works; may be given twice. [default: works]"),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Of each student.")] = None,
+    teacher_epochs: Annotated[int | None, typer.Option(min=1, help="Of the teacher.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Of the student.")] = None,
+    generator_lr: Annotated[float | None, typer.Option(help="Of the generator's Adam.")] = None,
+    lambda1: Annotated[float | None, typer.Option(help="Weight of the one-hot loss.")] = None,
+    lambda2: Annotated[float | None, typer.Option(help="Weight of the activation loss.")] = None,
+    adversarial: Annotated[
+        bool | None, typer.Option(help="Let the generator seek what the student gets wrong.")
+    ] = None,
+    out_: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/<config>-distill]")
+    ] = None,
+    quiet: QuietOption = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """A teacher, a student that never sees its data, and one on plain noise."""
+    from fedkf.runs import config as configuration
+
+    content, name = configuration.read(config)
+    resolved = configuration.resolve(content, configuration.parse_set(set_ or []))
+    changes = {
+        "steps": steps,
+        "teacher_epochs": teacher_epochs,
+        "lr": lr,
+        "generator_lr": generator_lr,
+        "lambda1": lambda1,
+        "lambda2": lambda2,
+        "adversarial": adversarial,
+    }
+    from fedkf.cli.distilling import run_distill
+
+    folder = out_ or Path("runs") / f"{name}-distill"
+    run_distill(name, resolved, settings or ["works"], changes, folder, quiet)

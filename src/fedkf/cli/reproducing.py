@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.cli.app import err, out
+from fedkf.cli.distilling import reproduce_distillation
 from fedkf.cli.sweeping import print_tables, raise_failures, run_plans
 from fedkf.cli.tables import table
 from fedkf.core.errors import UserError, nearest
@@ -18,6 +19,11 @@ from fedkf.paper.tables import write
 from fedkf.runs.collect import gather
 from fedkf.runs.suite import Finished, Plan, answers, difference, records
 from fedkf.runs.sweep import Failure
+
+WHATS = {
+    **{name: experiment.about for name, experiment in EXPERIMENTS.items()},
+    "distillation": "teacher and data-free student, in one place",
+}
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,13 @@ def run_reproduce(
     if what == "list":
         show_list()
         return
-    if what not in EXPERIMENTS:
-        raise UserError(f"reproduce: no {what!r}; {nearest(what, [*EXPERIMENTS, 'list'])}")
-    scale, experiment = request.scaled(), EXPERIMENTS[what]
+    if what not in EXPERIMENTS and what != "distillation":
+        raise UserError(f"reproduce: no {what!r}; {nearest(what, [*WHATS, 'list'])}")
+    scale = request.scaled()
+    if what == "distillation":
+        reproduce_distillation(scale, folder, quiet)
+        return
+    experiment = EXPERIMENTS[what]
     if experiment.compares_methods:
         for sentence in installed(scale.methods)[1]:
             err.print(sentence, soft_wrap=True)
@@ -90,8 +100,8 @@ def existing_runs(plans: Sequence[Plan], folders: Sequence[Path]) -> dict[str, F
 
 def show_list() -> None:
     rows = table("", "WHAT", "about")
-    for name, experiment in EXPERIMENTS.items():
-        rows.add_row(name, experiment.about)
+    for name, about in WHATS.items():
+        rows.add_row(name, about)
     out.print(rows)
     for scale in scales.SCALES.values():
         out.print(f"--scale {scale.name}: {scale.about}", soft_wrap=True)

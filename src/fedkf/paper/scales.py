@@ -81,7 +81,7 @@ SCALES = {
             "small",
             "12,480 handwritten letters, 30 rounds, a narrow generator, one seed",
             ["letters"],
-            {"federation.rounds": 30, "generator.width": 16},
+            {"federation.rounds": 30, "generator.preset": "lite"},
             clients=(20, 50),
             sweep_alphas=(0.01, 0.1, 1.0),
             rates=(0.05, 0.2, 0.6, 1.0),

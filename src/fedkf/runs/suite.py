@@ -170,6 +170,7 @@ def comparable(config: Config) -> dict[str, Any]:
     elif source == "folder":
         flat["data.source"] = f"folder {path}"
     flat.pop("data.class_names")
+    flat.pop("generator.preset", None)  # what it stands for is spelled out beside it
     if not algorithms.get(config.algorithm.name).uses_generator:
         flat = {k: v for k, v in flat.items() if not k.startswith("generator.")}
     return flat
