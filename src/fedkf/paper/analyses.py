@@ -195,18 +195,21 @@ def to_target(
         for group in members:
             for readout in READOUTS:
                 key = (STANDS_FOR.get(config, ""), group.point[ROW], readout)
-                beside = show_reached(told.get(key), unit) if told else ""
-                rows[solution(group.point[ROW], readout)] = [
-                    reach(group, readout, targets, amount, digits, beside)
-                ]
-        column = Column("", what, digits=digits, lower=True, unit=unit, unit_latex=unit)
+                paper = told.get(key) if told else None
+                needed = reach(group, readout, targets, amount, digits, show_reached(paper, unit))
+                row = rows[solution(group.point[ROW], readout)] = [needed]
+                if told:
+                    row.append(speedup(needed, fedavg, amount, paper))
+        columns = [Column("", what, digits=digits, lower=True, unit=unit, unit_latex=unit)]
+        if told:
+            columns.append(Column("", "speed-up", digits=1, ranked=False))
         notes = [
             "To the AMP that FedAvg (ACA) has after its last round, with the same seed; the rule "
             "is the same for FedAvg, which may have been there before.",
             scale.differs() if told else scale.about,
         ]
         title = f"{what} to FedAvg's AMP on {named(config) if told else DATA.get(config, config)}"
-        tables.append(ResultTable(f"{title}, α = 0.1", "solution", [column], rows, notes))
+        tables.append(ResultTable(f"{title}, α = 0.1", "solution", columns, rows, notes))
     return tables
 
 
@@ -228,6 +231,15 @@ def reach(
         return Cell((), text=f"> {most:.{digits}f}", beside=beside)
     text = f"{statistics.fmean(values):.{digits}f} ({len(values)} of {len(known)} seeds)"
     return Cell(values, text=text, beside=beside)
+
+
+def speedup(needed: Cell, fedavg: Group | None, amount: Amount, told: Reached | None) -> Cell:
+    """What all rounds of FedAvg cost, over what was needed; "< 1" if it was not reached."""
+    beside = "" if told is None else f"{'' if told.within else '< '}{told.speedup:g}"
+    whole = [amount(run, run.summary["rounds"]) for run in (fedavg.runs if fedavg else ())]
+    if needed.mean is not None and whole:
+        return Cell((statistics.fmean(whole) / needed.mean,), beside=beside)
+    return Cell(text="< 1" if needed.text else None, beside=beside)
 
 
 def show_reached(reached: Reached | None, unit: str) -> str:
