@@ -34,7 +34,7 @@ def run(
     for k, (a, o) in enumerate(zip(aca, oca or aca, strict=True)):
         scores = {r: {"amp": v, "fm": 0.01, "wlp": v / 2} for r, v in (("aca", a), ("oca", o))}
         record = {"round": k + 1, "readouts": scores, "bytes": {"down": 3_000_000, "up": 1_000_000}}
-        records.append({**record, "drift": drift[k]} if drift else record)
+        records.append({**record, "losses": {"drift": drift[k]} if drift else {}})
     (path / "rounds.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     summary = {
         "seed": seed,

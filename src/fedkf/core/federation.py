@@ -150,8 +150,7 @@ class Federation:
             "active": server.active,
             "refused": [{"client": r.client, "reason": r.reason} for r in server.refused],
             "readouts": scores,
-            "losses": self._losses(),
-            "drift": drift(sent, server.trained),
+            "losses": {**self._losses(), **drift(sent, server.trained)},
             "bytes": {way: after[way] - before[way] for way in after},
         }
         self.done = round
@@ -241,11 +240,12 @@ class Federation:
         )
 
 
-def drift(sent: Weights, trained: Mapping[int, Weights]) -> float | None:
+def drift(sent: Weights, trained: Mapping[int, Weights]) -> dict[str, float]:
     """Mean distance of the clients' models from the global one that they started from."""
     if not trained:
-        return None
-    return math.fsum(distance(sent, trained[k]) for k in sorted(trained)) / len(trained)
+        return {}
+    total = math.fsum(distance(sent, trained[k]) for k in sorted(trained))
+    return {"drift": total / len(trained)}
 
 
 class Clock:

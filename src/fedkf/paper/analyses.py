@@ -361,4 +361,4 @@ def drift(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
 
 def drifts(run: Finished) -> list[float]:
     """Per round; empty for records from before it was recorded."""
-    return [r["drift"] for r in run.rounds if r.get("drift") is not None]
+    return [r["losses"]["drift"] for r in run.rounds if "drift" in r["losses"]]
