@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint format clean
+.PHONY: setup demo test lint format bench clean
 
 setup: $(READY)
 
@@ -29,6 +29,13 @@ lint: setup
 format: setup
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+# Flower and pfl are measured beside ours where BENCH_PYTHON names a Python that has them.
+bench: setup
+	@$(BIN)/python benchmarks/step.py
+	@$(BIN)/python benchmarks/rounds.py $(if $(BENCH_PYTHON),--python $(BENCH_PYTHON))
+	@$(BIN)/python benchmarks/scale.py
+	@$(BIN)/python benchmarks/messages.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,53 +1,95 @@
-"""Seconds per training step, ours against straightforward PyTorch, on one thread.
+"""Seconds per training step on one thread: ours, straightforward PyTorch, and the machine's limit.
 
-    python benchmarks/step.py [--width 128] [--steps 8] [--repetitions 5]
+    python benchmarks/step.py [--repetitions 7]
 
-Both do the same work (LeNet-5, 32×32, 26 classes, batches of 64) in alternating repetitions of one
-process, so that whatever else the machine does hits both; medians and their ratio are printed.
+Batches of 64; LeNet-5 on 1×32×32 with 26 classes, ResNet-8 on 3×32×32 with 10. Both sides compute
+the same (a test proves it) in turns; medians. `of peak` is the share that our step reaches of the
+floating-point operations per second of a matrix product of 1024×1024, taken in turns with it.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+import sys
 from collections.abc import Callable
-from statistics import median
+from dataclasses import dataclass
 
 import straightforward
 import torch
+from alternate import Side, medians, serve
+from torch.utils.flop_counter import FlopCounterMode
 
 import fedkf
+from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.core.task import Task, Training
 from fedkf.models.generator import ReleasedGenerator
 from fedkf.models.lenet import LeNet5
+from fedkf.models.resnet import ResNet8
+from fedkf.models.samples import Warp
+from fedkf.runs.schema import GENERATOR_PRESETS
 
-BATCH, NOISE, CLASSES, SHAPE = 64, 100, 26, (1, 32, 32)
+BATCH, NOISE, SIDE, PEAK = 64, 100, 32, 1024
+MODELS = {"lenet5": (1, 26), "resnet8": (3, 10)}
+LITE = GENERATOR_PRESETS["lite"]
 
 
-def make_client(width: int, steps: int) -> Client:
-    """A client of ours with exactly `steps` batches."""
+@dataclass(frozen=True)
+class Case:
+    """What is timed, as text `model/algorithm/width/batch/every/reuse` for another process."""
+
+    model: str
+    algorithm: str
+    width: int = 128
+    batch: int = BATCH
+    every: int = 1
+    reuse: int = 1
+    steps: int = 8
+
+    def text(self) -> str:
+        return "/".join(str(v) for v in self.__dict__.values())
+
+    @staticmethod
+    def parse(text: str) -> Case:
+        model, algorithm, *numbers = text.split("/")
+        return Case(model, algorithm, *map(int, numbers))
+
+
+def make_client(case: Case) -> Client:
+    """A client of ours with exactly so many batches."""
+    channels, classes = MODELS[case.model]
+    shape = (channels, SIDE, SIDE)
     random = torch.Generator().manual_seed(0)
-    count = BATCH * steps
-    images = torch.randn(count, *SHAPE, generator=random).to(memory_format=torch.channels_last)
-    labels = torch.randint(0, CLASSES, (count,), generator=random)
+    images = torch.randn(BATCH * case.steps, *shape, generator=random)
+    images = images.to(memory_format=torch.channels_last)
+    labels = torch.randint(0, classes, (len(images),), generator=random)
+    make = LeNet5 if case.model == "lenet5" else ResNet8
     task = Task(
-        make_model=lambda: LeNet5(SHAPE, CLASSES),
-        shape=SHAPE,
-        classes=CLASSES,
+        make_model=lambda: make(shape, classes),
+        shape=shape,
+        classes=classes,
         training=Training(local_epochs=1, batch_size=BATCH, lr=0.01),
         streams=Streams(0),
-        make_generator=lambda: ReleasedGenerator(SHAPE, NOISE, width),
+        make_generator=lambda: ReleasedGenerator(shape, NOISE, case.width),
         noise=NOISE,
+        make_samples=Warp if case.algorithm == "warp" else None,
+        generated_batch=case.batch,
+        generator_every=case.every,
+        reuse=case.reuse,
+        mean=[0.0] * channels,
+        std=[1.0] * channels,
         channels_last=True,
     )
-    data = ClientData(images, labels, images[:0], labels[:0])
-    return Client(0, 2, data, task, task.streams)
+    return Client(0, 2, ClientData(images, labels, images[:0], labels[:0]), task, task.streams)
 
 
-def ours(client: Client, algorithm: fedkf.Algorithm) -> Callable[[], None]:
+def ours(case: Case) -> Callable[[], None]:
+    client = make_client(case)
+    algorithm: fedkf.Algorithm = fedkf.FedAvg()
+    if case.algorithm != "fedavg":
+        algorithm = fedkf.FedKF(**fedkf.FedKF.fidelity["released"])
     weights = client.task.initial_weights
     down = Payload(weights=weights).add("teacher", weights, "weights")
 
@@ -59,15 +101,18 @@ def ours(client: Client, algorithm: fedkf.Algorithm) -> Callable[[], None]:
     return run
 
 
-def theirs(client: Client, width: int, distil: bool) -> Callable[[], None]:
-    images = client.data.images.contiguous(memory_format=torch.contiguous_format).clone()
-    batches = list(zip(images.split(BATCH), client.data.labels.split(BATCH), strict=True))
-    student = straightforward.LeNet(CLASSES)
-    generator = straightforward.Generator(32, NOISE, width, 0.0, 1.0)
+def theirs(case: Case) -> Callable[[], None]:
+    channels, classes = MODELS[case.model]
+    data = make_client(case).data
+    images = data.images.contiguous()
+    batches = list(zip(images.split(BATCH), data.labels.split(BATCH), strict=True))
+    make = straightforward.LeNet if case.model == "lenet5" else straightforward.ResNet
+    student = make(classes)
+    generator = straightforward.Generator(SIDE, NOISE, case.width, 0.0, 1.0, channels)
     weights = student.state_dict()
 
     def run() -> None:
-        if not distil:
+        if case.algorithm == "fedavg":
             straightforward.fedavg(student, batches, 0.01)
             return
         noise = [torch.randn(BATCH, NOISE) for _ in batches]
@@ -76,38 +121,59 @@ def theirs(client: Client, width: int, distil: bool) -> Callable[[], None]:
     return run
 
 
-def compare(
-    name: str, first: Callable[[], None], second: Callable[[], None], n: int, steps: int
-) -> None:
-    times: tuple[list[float], list[float]] = ([], [])
-    for repetition in range(n + 1):
-        for function, kept in zip((first, second), times, strict=True):
-            began = time.perf_counter()
-            function()
-            if repetition:  # the first warms up
-                kept.append((time.perf_counter() - began) / steps)
-    plain, fast = (1000 * median(t) for t in times)
-    print(f"{name:<28} {plain:9.1f} ms {fast:9.1f} ms {plain / fast:7.2f}×", flush=True)
+def product() -> Callable[[], None]:
+    a = torch.randn(PEAK, PEAK)
+    return lambda: torch.mm(a, a)
+
+
+def serve_side(name: str, text: str) -> None:
+    torch.set_num_threads(1)
+    case = Case.parse(text)
+    if name == "ours":
+        keep_freed_memory()
+    work = {"ours": lambda: ours(case), "theirs": lambda: theirs(case), "peak": product}[name]()
+    serve(work, 1 if name == "peak" else case.steps)
+
+
+def operations(case: Case) -> float:
+    """Floating-point operations of one of our steps."""
+    run = ours(case)
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops() / case.steps
+
+
+def measure(case: Case, sides: tuple[str, ...], repetitions: int) -> dict[str, float]:
+    started = {
+        name: Side([sys.executable, __file__, "--side", name, case.text()]) for name in sides
+    }
+    return medians(started, repetitions)
 
 
 def main() -> None:
+    if "--side" in sys.argv:
+        return serve_side(*sys.argv[2:4])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=7)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    client = make_client(given.width, given.steps)
-    released = fedkf.FedKF(**fedkf.FedKF.fidelity["released"])
-    print(f"{'one step, one thread':<28} {'straightforward':>12} {'ours':>10}   ratio")
-    arguments = (given.repetitions, given.steps)
-    compare("FedAvg", theirs(client, given.width, False), ours(client, fedkf.FedAvg()), *arguments)
-    compare(
-        f"FedKF, width {given.width}",
-        theirs(client, given.width, True),
-        ours(client, released),
-        *arguments,
-    )
+    print("| one step, one thread | straightforward | ours | ratio | GFLOP | of peak |")
+    print("|---|---|---|---|---|---|")
+    for case in (
+        Case("lenet5", "fedavg", steps=32),
+        Case("lenet5", "fedkf", 128),
+        Case("lenet5", "fedkf", 16, steps=16),
+        Case("resnet8", "fedavg", steps=1),
+        Case("resnet8", "fedkf", 128, steps=1),
+    ):
+        seconds = measure(case, ("theirs", "ours", "peak"), given.repetitions)
+        work = operations(case)
+        share = work / seconds["ours"] / (2 * PEAK**3 / seconds["peak"])
+        name = f"{case.model}, {case.algorithm}"
+        name += f", width {case.width}" if case.algorithm == "fedkf" else ""
+        plain, fast = 1000 * seconds["theirs"], 1000 * seconds["ours"]
+        cells = f"{plain:.1f} ms | {fast:.1f} ms | {plain / fast:.2f}× | {work / 1e9:.2f}"
+        print(f"| {name} | {cells} | {100 * share:.0f} % |", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ from torch.nn import functional as F
 class Generator(nn.Module):
     """The released generator, written down as it is described."""
 
-    def __init__(self, side: int, noise: int, width: int, mean: float, std: float) -> None:
+    def __init__(
+        self, side: int, noise: int, width: int, mean: float, std: float, channels: int = 1
+    ) -> None:
         super().__init__()
         self.side, self.mean, self.std = math.ceil(side / 4), mean, std
         self.linear = nn.Linear(noise, width * self.side**2)
@@ -27,7 +29,7 @@ class Generator(nn.Module):
         self.norm1 = nn.BatchNorm2d(width, 0.8)
         self.conv2 = nn.Conv2d(width, width // 2, 3, padding=1)
         self.norm2 = nn.BatchNorm2d(width // 2, 0.8)
-        self.conv3 = nn.Conv2d(width // 2, 1, 3, padding=1)
+        self.conv3 = nn.Conv2d(width // 2, channels, 3, padding=1)
 
     def forward(self, z: Tensor) -> Tensor:
         x = self.linear(z)
@@ -55,9 +57,52 @@ class LeNet(nn.Module):
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
         return F.relu(self.conv3(x)).flatten(1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.linear2(F.relu(self.linear1(self.features(x))))
+    def classify(self, features: Tensor) -> Tensor:
+        out: Tensor = self.linear2(F.relu(self.linear1(features)))
         return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classify(self.features(x))
+
+
+class Block(nn.Module):
+    """A basic block with GroupNorm of one channel a group."""
+
+    def __init__(self, inputs: int, planes: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, planes, 3, stride, 1, bias=False)
+        self.norm1 = nn.GroupNorm(planes, planes)
+        self.conv2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
+        self.norm2 = nn.GroupNorm(planes, planes)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != planes:
+            projection = nn.Conv2d(inputs, planes, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(projection, nn.GroupNorm(planes, planes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        return F.relu(out + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    """ResNet-8 for images of three channels."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        stem = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        self.stem = nn.Sequential(stem, nn.GroupNorm(64, 64), nn.ReLU())
+        self.blocks = nn.Sequential(Block(64, 64, 1), Block(64, 128, 2), Block(128, 256, 2))
+        self.linear = nn.Linear(256, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1)
+
+    def classify(self, features: Tensor) -> Tensor:
+        out: Tensor = self.linear(features)
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classify(self.features(x))
 
 
 def fedavg(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], lr: float) -> None:
@@ -70,7 +115,7 @@ def fedavg(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], lr: float
 
 
 def fedkf(
-    student: LeNet,
+    student: LeNet | ResNet,
     teacher_weights: dict[str, Tensor],
     generator: Generator,
     batches: Iterable[tuple[Tensor, Tensor]],
@@ -86,7 +131,7 @@ def fedkf(
     for (x, y), z in zip(batches, noise, strict=False):
         fake = generator(z)
         features = teacher.features(fake)
-        logits = teacher.linear2(F.relu(teacher.linear1(features)))
+        logits = teacher.classify(features)
         p = logits.softmax(1)
         mean = p.mean(0)
         entropy = 1 + (mean * mean.log()).sum() / math.log(len(mean))

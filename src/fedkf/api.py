@@ -12,6 +12,7 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.federation import Observer, Record
 from fedkf.data.datasets import from_object
+from fedkf.data.proxy import from_object as from_unlabelled
 from fedkf.runs import config as configuration
 from fedkf.runs.experiment import Result, execute
 from fedkf.runs.schema import Config
@@ -29,6 +30,7 @@ def run(
     generator: str | Callable[..., nn.Module] | Mapping[str, Any] | None = None,
     clients: int | Mapping[str, Any] | None = None,
     dataset: Any = None,
+    proxy: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
     on_round: Callable[[Record], object] | None = None,
@@ -39,7 +41,8 @@ def run(
     `config` is a preset's name, a file or a dictionary. `model` and `generator` may be factories:
     functions that return an nn.Module and take no argument, or `shape` and `classes` (a generator:
     `shape` and `noise`). `clients` may map names to torch Datasets, one per site; `dataset` is one
-    Dataset to be divided. Their images are tensors C×H×W in [0, 1].
+    Dataset to be divided. Their images are tensors C×H×W in [0, 1]. `proxy` is unlabelled data for
+    the server: an array or a Dataset (whose labels are dropped), or what `data.proxy` may be.
 
     Any key of the configuration can be overridden: `rounds=30` is `federation.rounds`, and
     `data={"seed": 1}` names a key's section. Without `out` the run leaves no files behind.
@@ -92,6 +95,11 @@ def run(
         flat["data.clients"] = clients
     if source is not None:
         flat["data.source"] = "python"
+    stand_in = None
+    if proxy is not None:
+        named_proxy = isinstance(proxy, str | int | float)
+        stand_in = None if named_proxy else from_unlabelled(proxy)
+        flat["data.proxy"] = proxy if named_proxy else "python"
     resolved = configuration.resolve(content, flat, kind)
     folder = out if out is not None else resolved.output.dir
     return execute(
@@ -104,6 +112,7 @@ def run(
             model if callable(model) else None,
             generator if callable(generator) else None,
             source,
+            stand_in,
         ),
     )
 

@@ -12,7 +12,7 @@ import fedkf
 
 
 @pytest.mark.parametrize("fidelity", ["text", "released"])
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedkf"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedkf", "fedgkd", "moon", "ccvr", "fedgen"])
 def test_clients_with_one_sample_and_without_test_samples_take_part(
     settings: Settings, tmp_path: Path, fidelity: str, algorithm: str
 ) -> None:

@@ -50,6 +50,10 @@ class Algorithm:
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
     uses_generator: ClassVar[bool] = False
     """Distils on generated samples, so the model's features are needed too."""
+    uses_features: ClassVar[bool] = False
+    """Works on the model's features, so that a model without any is refused beforehand."""
+    tiny: ClassVar[Mapping[str, Any]] = {}
+    """Hyperparameters that spare the server work, with the same messages and passes on clients."""
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Hyperparameters that `fidelity: text` and `fidelity: released` set."""
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import torch
 
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError
 from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.random import Streams
+from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.task import Task
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedkf.core.ledger import Ledger
     from fedkf.core.versions import Versions
 
@@ -94,6 +98,8 @@ class Server:
         self.active: list[int] = []
         self.overall: Weights | None = None
         """T1's mean of every client's latest weights; None before any client was seen."""
+        self.proxy: Tensor | None = None
+        """Unlabelled inputs that belong to no client (`data.proxy`), normalised as the data is."""
         self.refused: list[Refusal] = []
         self.trained: dict[int, Weights] = {}
         self.monitoring: dict[int, dict[str, int | float]] = {}
@@ -114,6 +120,22 @@ class Server:
     def random(self, purpose: str) -> np.random.Generator:
         """A random stream of the server for this round and purpose."""
         return self.streams.numpy_generator(purpose, self.round)
+
+    @contextmanager
+    def own_work(self, purpose: str) -> Iterator[torch.Generator]:
+        """Training on the server: a random stream for it, and one thread.
+
+        Layers that draw (dropout) draw from the same purpose. Workers or not, and however many
+        threads the clients have, the results are the same.
+        """
+        seed = self.streams.integer(f"global {purpose}", self.round)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with GlobalStream(seed, self.task.device).active():
+                yield self.streams.torch_generator(purpose, self.round)
+        finally:
+            torch.set_num_threads(threads)
 
     def memory(self, name: str, weighted: bool = True) -> Memory:
         """A per-client store with an exact running mean, by size or not, for all rounds."""

@@ -56,12 +56,12 @@ class Task:
     @cached_property
     def initial_weights(self) -> Weights:
         """w⁰, drawn from the run's seed; a resumed run sets the one it began with."""
-        return self._initial("model", self.make_model)
+        return self.initial("model", self.make_model)
 
     @cached_property
     def initial_generator(self) -> Weights:
         """θ, the generators' common start (Algorithm 1, line 2), drawn from the run's seed."""
-        return self._initial("generator", self._generator_factory())
+        return self.initial("generator", self._generator_factory())
 
     @property
     def layout(self) -> torch.memory_format:
@@ -78,18 +78,24 @@ class Task:
             raise ValueError("this task has no generator")
         return self.make_generator
 
-    def _initial(self, purpose: str, make: Callable[[], nn.Module]) -> Weights:
+    def initial(self, purpose: str, make: Callable[[], nn.Module]) -> Weights:
+        """The first weights of a module, drawn from the run's seed: the same in any process."""
         with GlobalStream(self.streams.integer(purpose), "cpu").active():
             return copy_of(make())
 
-    def resident(self, role: str) -> nn.Module:
-        """This process's module for `role`: "student", "teacher" or "generator"."""
+    def resident(self, role: str, make: Callable[[], nn.Module] | None = None) -> nn.Module:
+        """This process's module for `role`: "student", "teacher", "generator" or another.
+
+        Without a factory of its own, any role but "generator" has a model.
+        """
         if role not in self._residents:
-            make = self._generator_factory() if role == "generator" else self.make_model
+            if make is None:
+                make = self._generator_factory() if role == "generator" else self.make_model
             # Its first weights are overwritten; drawing them must not move the caller's randomness.
             with GlobalStream(0, "cpu").active():
                 module = make().to(self.device)
-                self._residents[role] = module.to(memory_format=self.layout)  # type: ignore[call-overload]
+                layout = getattr(module, "preferred_format", self.layout)  # a model may know better
+                self._residents[role] = module.to(memory_format=layout)  # type: ignore[call-overload]
         return self._residents[role]
 
     def load(self, role: str, weights: Weights) -> nn.Module:

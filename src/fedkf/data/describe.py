@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,27 @@ def describe(data: FederatedData) -> dict[str, Any]:
     if all are alike, near 1 if nobody shares a class. `effective_classes` is exp(entropy) of a
     client's labels: how many equally large classes would be as varied.
     """
+    about, clients = _described(data)
+    return {**about, "clients": list(clients)}
+
+
+def as_json(data: FederatedData) -> bytes:
+    """The same as a file, a line for each client; a million of them are never held at a time."""
+    about, clients = _described(data)
+    head = json.dumps(about, indent=2).removesuffix("\n}")
+    rows = ",\n    ".join(map(json.dumps, clients))
+    return f'{head},\n  "clients": [\n    {rows}\n  ]\n}}\n'.encode()
+
+
+def _described(data: FederatedData) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """What is said of all clients, and of each."""
     counts = data.class_counts()
     shares = counts / counts.sum(1, keepdims=True)
     pooled = counts.sum(0) / counts.sum()
     distance = 0.5 * np.abs(shares - pooled).sum(1)
     logs = np.log(shares, where=shares > 0, out=np.zeros_like(shares))
     effective = np.exp(-(shares * logs).sum(1))
-    clients = [
+    clients = (
         {
             "id": k,
             "name": name,
@@ -35,26 +51,26 @@ def describe(data: FederatedData) -> dict[str, Any]:
             "effective_classes": round(float(effective[k]), 3),
         }
         for k, name in enumerate(data.names)
-    ]
-    return {
+    )
+    about = {
         "classes": data.classes,
         "class_names": data.class_names,
         "total_variation": round(float(distance.mean()), 4),
         "effective_classes": round(float(effective.mean()), 3),
-        "clients": clients,
     }
+    return about, clients
 
 
-def untested(about: dict[str, Any]) -> list[str]:
-    """Clients whose accuracy cannot be told."""
-    none = [c["name"] for c in about["clients"] if c["test"] == 0]
+def untested(tests: Iterable[tuple[str, int]]) -> list[str]:
+    """Clients, named with their number of test samples, whose accuracy cannot be told."""
+    none = [name for name, count in tests if count == 0]
     return [f"{listed(none)}: no test samples, left out of AMP, FM and WLP"] if none else []
 
 
 def warnings(about: dict[str, Any]) -> list[str]:
     """What a practitioner would want to know before training."""
-    told = untested(about)
     clients = about["clients"]
+    told = untested((c["name"], c["test"]) for c in clients)
     few = [c["name"] for c in clients if 0 < c["test"] < FEW_TESTS]
     if few:
         told.append(f"{listed(few)}: under {FEW_TESTS} test samples, which makes WLP and FM noisy")

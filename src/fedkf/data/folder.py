@@ -36,19 +36,8 @@ def folder(
 ) -> Source:
     """The images below a folder; client folders, where there are any, own what is in them."""
     root = find(path, folder=True)
-    found = sorted(
-        Path(folder) / name
-        for folder, _, names in os.walk(root, followlinks=True)
-        for name in names
-    )
-    found = [p for p in found if not any(q.startswith(".") for q in p.relative_to(root).parts)]
-    files = [p for p in found if p.suffix.lower() in ENDINGS]
-    if len(files) < len(found):
-        kinds = sorted({p.suffix.lower() or p.name for p in found} - ENDINGS)[:4]
-        say(f"{len(found) - len(files)} files below {root} are left out ({', '.join(kinds)})")
+    files = image_files(root, say)
     where = f"data.path: {root}"
-    if not files:
-        raise UserError(f"{where} holds no images ({', '.join(sorted(ENDINGS))}) in class folders")
     depths = {len(p.relative_to(root).parts) for p in files}
     if depths not in ({2}, {3}):
         depth = [len(p.relative_to(root).parts) for p in files]
@@ -64,6 +53,25 @@ def folder(
         return source
     names, owners = np.unique([p.parent.parent.name for p in files], return_inverse=True)
     return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+
+
+def image_files(root: Path, say: Say) -> list[Path]:
+    """Every image below a folder, in one fixed order."""
+    found = sorted(
+        Path(folder) / name
+        for folder, _, names in os.walk(root, followlinks=True)
+        for name in names
+    )
+    found = [p for p in found if not any(q.startswith(".") for q in p.relative_to(root).parts)]
+    files = [p for p in found if p.suffix.lower() in ENDINGS]
+    if len(files) < len(found):
+        kinds = sorted({p.suffix.lower() or p.name for p in found} - ENDINGS)[:4]
+        say(f"{len(found) - len(files)} files below {root} are left out ({', '.join(kinds)})")
+    if not files:
+        raise UserError(
+            f"data.path: {root} holds no images ({', '.join(sorted(ENDINGS))}) in class folders"
+        )
+    return files
 
 
 def cache_folder() -> Path:

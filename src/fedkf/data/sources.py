@@ -126,21 +126,44 @@ def npz(path: str, class_names: Sequence[str] | None = None, least_classes: int 
     are whole numbers from 0, or names.
     """
     file = find(path)
+    arrays = read_npz(file, "images", "labels")
+    where, labels, client = f"data.path: {file}", arrays["labels"], arrays.get("client")
+    images = channels_first(arrays["images"], where)
+    source = check(where, images, labels, class_names, least_classes)
+    if client is None:
+        return source
+    if client.shape != labels.shape:
+        raise UserError(f"{where}: {len(labels)} labels but client has shape {client.shape}")
+    names, owners = np.unique(client, return_inverse=True)
+    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+
+
+def npz_inputs(path: str) -> NDArray[Any]:
+    """The images of an .npz file alone, which needs no labels."""
+    file = find(path)
+    return channels_first(read_npz(file, "images")["images"], f"data.path: {file}")
+
+
+def read_npz(file: Path, *needed: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file that are of use here, of which some must be there."""
     if not zipfile.is_zipfile(file):
         raise UserError(f"data.path: {file} is not a readable .npz file (numpy.savez writes them)")
     try:
         with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            missing = [name for name in ("images", "labels") if name not in arrays]
+            missing = [name for name in needed if name not in arrays]
             if missing:
                 raise UserError(
                     f"data.path: {file} has no array {missing[0]!r} (it has "
-                    f"{', '.join(sorted(arrays)) or 'none'}); it needs images and labels"
+                    f"{', '.join(sorted(arrays)) or 'none'}); it needs {' and '.join(needed)}"
                 )
-            images, labels = arrays["images"], arrays["labels"]
-            client = arrays.get("client")
+            used = {*needed, "client"} & set(arrays)
+            return {name: arrays[name] for name in sorted(used)}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
         raise UserError(f"data.path: {file} is not a readable .npz file ({error})") from None
-    where = f"data.path: {file}"
+
+
+def channels_first(images: NDArray[Any], where: str) -> NDArray[Any]:
+    """N×C×H×W from N×H×W or N×H×W×C; N×D as it is."""
     if images.ndim not in (2, 3, 4):
         raise UserError(
             f"{where}: images has shape {images.shape}; it must be N×H×W, N×H×W×C or N×D"
@@ -154,15 +177,7 @@ def npz(path: str, class_names: Sequence[str] | None = None, least_classes: int 
         )
     if images.ndim == 3:
         images = images[..., None]
-    if images.ndim == 4:
-        images = images.transpose(0, 3, 1, 2)
-    source = check(where, images, labels, class_names, least_classes)
-    if client is None:
-        return source
-    if client.shape != labels.shape:
-        raise UserError(f"{where}: {len(labels)} labels but client has shape {client.shape}")
-    names, owners = np.unique(client, return_inverse=True)
-    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+    return images.transpose(0, 3, 1, 2) if images.ndim == 4 else images
 
 
 def places() -> list[Path]:
@@ -201,6 +216,11 @@ def check(
     numbers, names = number_labels(labels, class_names, wrong)
     if min(len(names), len(np.unique(numbers))) < least_classes:
         raise wrong("all samples are of one class; a classifier needs at least two")
+    return Source(check_inputs(inputs, wrong), numbers, names)
+
+
+def check_inputs(inputs: NDArray[Any], wrong: Callable[[str], UserError]) -> NDArray[Any]:
+    """Inputs that a model can take: images of bytes or in [0, 1], or any finite floats."""
     if np.issubdtype(inputs.dtype, np.floating):
         if not np.isfinite(inputs).all():
             raise wrong("images hold NaN or infinite values")
@@ -213,7 +233,7 @@ def check(
         inputs = inputs.astype(np.float32)
     elif inputs.dtype != np.uint8:
         raise wrong(f"images are {inputs.dtype}; they must be uint8, or float in [0, 1]")
-    return Source(inputs, numbers, names)
+    return inputs
 
 
 def number_labels(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedkf.core.client import Client
-    from fedkf.core.payload import Payload
+    from fedkf.core.payload import Payload, Weights
+    from fedkf.core.server import Server
     from fedkf.core.task import Task
 
 TINY: dict[str, Any] = {
@@ -42,6 +43,8 @@ class Passes:
     counts: dict[str, float] = field(default_factory=dict)
     steps: int = 0
     counting: bool = False
+    finish: dict[str, int] = field(default_factory=dict)
+    """Bytes exchanged once, after the last round."""
 
     def watch(self, module: nn.Module, role: str, only_training: bool) -> None:
         """Count passes through a module; `only_training` leaves out those of evaluation mode."""
@@ -77,7 +80,15 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
     from fedkf.runs import experiment
     from fedkf.runs.setup import Objects
 
-    config = resolve({**TINY, "fidelity": fidelity, "algorithm": {"name": algorithm.name}})
+    proxy = tiny_source().inputs if algorithm.needs_proxy_data else None
+    config = resolve(
+        {
+            **TINY,
+            "data": {"proxy": None if proxy is None else "python"},
+            "fidelity": fidelity,
+            "algorithm": {"name": algorithm.name},
+        }
+    )
     passes = Passes(config.federation.batch_size)
     records: list[dict[str, Any]] = []
 
@@ -93,7 +104,9 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
             config.model_copy(update={"engine": config.engine.model_copy(update={"workers": 0})}),
             Path(folder),
             observers=[Keep()],
-            given=Objects(counting(algorithm, passes), tiny_model, source=tiny_source()),
+            given=Objects(
+                counting(algorithm, passes), tiny_model, source=tiny_source(), proxy=proxy
+            ),
         )
         one_model = sum(t.nbytes for t in result.weights["aca"].values())
     active = len(records[-1]["active"])
@@ -104,7 +117,9 @@ def measure(algorithm: Algorithm, fidelity: str = "released") -> dict[str, Any]:
         "needs_proxy_data": algorithm.needs_proxy_data,
         "discloses": ["weights", *extra],
         **{
-            f"bytes_{way}": round(records[-1]["bytes"][way] / one_model / active, 2)
+            f"bytes_{way}": round(
+                (records[-1]["bytes"][way] - passes.finish[way]) / one_model / active, 2
+            )
             for way in ("down", "up")
         },
         "passes": passes.per_step(),
@@ -123,16 +138,34 @@ def counting(algorithm: Algorithm, passes: Passes) -> Algorithm:
             passes.steps += client.steps
             return upload
 
+        def finish(self, server: Server, readouts: dict[str, Weights]) -> dict[str, Weights]:
+            before = server._ledger.bytes()
+            final: dict[str, Weights] = super().finish(server, readouts)
+            passes.finish = {way: n - before[way] for way, n in server._ledger.bytes().items()}
+            return final
+
     options = {name: getattr(algorithm, name) for name in algorithm.options()}
     return Counting(**options)
 
 
+class Watched(dict[str, "nn.Module"]):
+    """Residents whose passes are counted, whatever roles an algorithm has."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.passes = passes
+
+    def __setitem__(self, role: str, module: nn.Module) -> None:
+        kind = "generator" if "generator" in role else "classifier"
+        # A pass outside the steps, such as a loss of the starting model, is not one of them.
+        self.passes.watch(module, kind, only_training=role == "student")
+        super().__setitem__(role, module)
+
+
 def watch_residents(task: Task, passes: Passes) -> None:
-    for role in ("student", "teacher", "generator"):
-        if role not in task._residents:
-            kind = "generator" if role == "generator" else "classifier"
-            # A pass outside the steps, such as a loss of the starting model, is not one of them.
-            passes.watch(task.resident(role), kind, only_training=role == "student")
+    if not isinstance(task._residents, Watched):
+        residents, task._residents = task._residents, Watched(passes)
+        for role, module in residents.items():
+            task._residents[role] = module
 
 
 def tiny_model() -> nn.Module:
@@ -154,5 +187,5 @@ def table(progress: Callable[[str], None] = lambda name: None) -> list[dict[str,
     for name in algorithms.names():
         progress(name)
         kind = algorithms.get(name)
-        rows.append(measure(kind.create(kind.fidelity.get("released", {}))))
+        rows.append(measure(kind.create({**kind.fidelity.get("released", {}), **kind.tiny})))
     return rows

@@ -21,10 +21,10 @@ from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import Federation, Observer, Record, Schedule, active_clients
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
-from fedkf.core.payload import Payload, Weights
+from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.server import Server
 from fedkf.core.task import Task
-from fedkf.data.describe import describe, untested
+from fedkf.data.describe import as_json, untested
 from fedkf.data.federated import FederatedData
 from fedkf.data.sources import Say
 from fedkf.engines.local import LocalEngine
@@ -33,6 +33,8 @@ from fedkf.runs.config import refuse_changes
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import (
     Objects,
+    check_proxy,
+    load_proxy,
     load_source,
     make_algorithm,
     make_data,
@@ -56,8 +58,13 @@ class Result:
     history: list[Record]
     summary: dict[str, Any]
     weights: dict[str, Weights]
-    partition: dict[str, Any]
     make_model: Callable[[], nn.Module]
+
+    @cached_property
+    def partition(self) -> dict[str, Any]:
+        """Who holds what: partition.json."""
+        content: dict[str, Any] = RunFolder(self.folder).read_json("partition.json")
+        return content
 
     @cached_property
     def models(self) -> dict[str, nn.Module]:
@@ -93,7 +100,9 @@ def execute(
     """Run an experiment, or go on with one. Without a folder it leaves no files behind."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="fedkf-") as temporary:
-            return execute(config, Path(temporary), resume, observers, say, given)
+            result = execute(config, Path(temporary), resume, observers, say, given)
+            _ = result.partition  # read while it is there
+            return result
     run = RunFolder(folder)
     with reporting_disk_errors(run.path):
         run.claim(resume)
@@ -106,16 +115,18 @@ def execute(
             say("this run is already finished")
             return result_of(run, existing, given)
         check_device(config.engine.device)
+        algorithm = given.algorithm or make_algorithm(config)
+        check_proxy(config, algorithm)
         source = load_source(config, say, given.source)
         config = settle(config, source)
         if existing:
             refuse_changes(existing, config)
         keep_freed_memory()
-        algorithm = given.algorithm or make_algorithm(config)
         data = make_data(config, source)
+        proxy = load_proxy(config, data.shape, say, given)
         task = make_task(config, data, algorithm, given)
         with reporting_disk_errors(run.path):
-            _execute(config, run, observers, say, algorithm, task, data)
+            _execute(config, run, observers, say, algorithm, task, data, proxy)
         return result_of(run, config, given)
     finally:
         run.release()
@@ -137,6 +148,7 @@ def _execute(
     algorithm: Algorithm,
     task: Task,
     data: FederatedData,
+    proxy: torch.Tensor | None,
 ) -> None:
     settings, sizes = config.federation, data.sizes
     active = active_clients(settings.fraction, len(sizes))
@@ -146,20 +158,20 @@ def _execute(
         )
     checkpoint = CheckpointFolder(run / "checkpoint")
     saved = checkpoint.open()
-    origin = provenance(data)
+    origin = provenance(data, proxy)
     if saved is not None:
         began = run.provenance() or origin
-        if began.get("data_sha256") != origin["data_sha256"]:
-            raise UserError(f"the data is not the one that the run in {run.path} began with")
+        for key, what in (("data_sha256", "data"), ("proxy_sha256", "proxy data")):
+            if began.get(key) != origin.get(key):
+                raise UserError(f"the {what} is not the one that the run in {run.path} began with")
         origin = began
         start = saved.payloads["start"]["weights"]
         if shapes(start) != shapes(task.initial_weights):
             raise UserError(f"the model is not the one that the run in {run.path} began with")
         task.initial_weights = start
     else:
-        about = describe(data)
-        run.write_json("partition.json", about)
-        for text in untested(about):
+        write_atomically(run / "partition.json", as_json(data))
+        for text in untested(zip(data.names, data.test_sizes, strict=True)):
             say(text)
     run.repair_rounds(saved.record if saved else None)
     run.write_config(config, origin)
@@ -186,6 +198,7 @@ def _execute(
                 settings.min_clients,
                 codec,
             )
+            server.proxy = proxy
             schedule = Schedule(
                 settings.rounds,
                 settings.fraction,
@@ -232,8 +245,6 @@ def finish(
 ) -> None:
     """Write the models, the ledger and, last of all, the summary."""
     from safetensors.torch import save
-
-    from fedkf.core.payload import write_atomically
 
     (run / "models").mkdir(exist_ok=True)
     for name, weights in readouts.items():
@@ -285,7 +296,6 @@ def result_of(run: RunFolder, config: Config, given: Objects) -> Result:
         run.rounds(),
         run.read_json("summary.json"),
         weights,
-        run.read_json("partition.json"),
         make,
     )
 

@@ -55,6 +55,22 @@ class Data(Section):
     min_samples: Count = Field(1, description="a client with fewer takes from the largest one")
     train_fraction: Fraction = Field(0.8, description="of each client's samples; the rest tests")
     seed: Seed = Field(0, description="of the partition and the split")
+    proxy: float | str | None = Field(
+        None,
+        description="unlabelled data for the server: a share of the source that no client gets, "
+        "digits, an .npz, a folder or package.module:object",
+    )
+
+    @field_validator("proxy", mode="before")
+    @classmethod
+    def _share_or_name(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (value is None or isinstance(value, str) or (number and 0 < value < 1)):
+            raise ValueError(
+                "must be a share between 0 and 1, digits, the path of an .npz file or a folder, "
+                "or package.module:object"
+            )
+        return value
 
     @field_validator("class_names")
     @classmethod

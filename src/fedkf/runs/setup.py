@@ -21,14 +21,16 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
 from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.task import Task, Training
-from fedkf.data import sources
-from fedkf.data.federated import FederatedData, Preparation, federate
+from fedkf.data import proxy, sources
+from fedkf.data.federated import FederatedData, Preparation, federate, normalise
 from fedkf.data.partition import Division, partition
 from fedkf.data.sources import Say, Source
 from fedkf.models.check import check_generator, check_model
 from fedkf.runs.schema import FIDELITY_PARTITION, Config
 
 if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
     from torch import nn
 
     from fedkf.core.payload import Weights
@@ -42,9 +44,57 @@ class Objects:
     model: Callable[..., nn.Module] | None = None
     generator: Callable[..., nn.Module] | None = None
     source: Source | None = None
+    proxy: NDArray[Any] | None = None
 
 
 def load_source(
+    config: Config, say: Say = lambda text: None, given: Source | None = None
+) -> Source:
+    """The clients' samples: all of the source but a share that `data.proxy` sets aside."""
+    source = whole_source(config, say, given)
+    return source if isinstance(config.data.proxy, str | None) else divided(config, source)[0]
+
+
+def divided(config: Config, source: Source) -> tuple[Source, NDArray[Any]]:
+    """What the clients hold, and the inputs that are set aside for the server."""
+    random = Streams(config.data.seed).numpy_generator("proxy")
+    assert isinstance(config.data.proxy, float | int)
+    return proxy.set_aside(source, config.data.proxy, random)
+
+
+def check_proxy(config: Config, algorithm: Algorithm) -> None:
+    """Refuse an algorithm whose proxy data is missing, before anything is loaded."""
+    if algorithm.needs_proxy_data and config.data.proxy is None:
+        name = algorithm.name or config.algorithm.name
+        raise UserError(
+            f"data.proxy is missing: {name} needs unlabelled data on the server; it may be "
+            f"{proxy.WAYS}"
+        )
+
+
+def load_proxy(
+    config: Config,
+    shape: tuple[int, ...],
+    say: Say = lambda text: None,
+    given: Objects = Objects(),  # noqa: B008
+) -> torch.Tensor | None:
+    """The server's unlabelled inputs, as the clients' are prepared; the config is a settled one."""
+    settings = config.data
+    if settings.proxy is None:
+        return None
+    if given.proxy is not None:
+        inputs = given.proxy
+    elif not isinstance(settings.proxy, str):
+        inputs = divided(config, whole_source(config, say, given.source))[1]
+    elif settings.proxy == "python":
+        raise UserError("data.proxy: this run's was given to fedkf.run in a program; give it again")
+    else:
+        inputs = proxy.load(settings.proxy, (settings.source, settings.path), shape, say)
+    x = proxy.fit(inputs, shape, f"data.proxy: {settings.proxy}")
+    return normalise(x, settings.mean or (0.0,), settings.std or (1.0,))
+
+
+def whole_source(
     config: Config, say: Say = lambda text: None, given: Source | None = None
 ) -> Source:
     """The samples that a configuration names, or those given, with its class names and limit."""
@@ -192,7 +242,8 @@ def make_task(
     if generator.start is not None:
         task.initial_generator = read_generator(generator.start, task)
     with GlobalStream(0, "cpu").active():
-        check_model(task.make_model(), data.shape, data.classes, algorithm.uses_generator)
+        features = algorithm.uses_generator or algorithm.uses_features
+        check_model(task.make_model(), data.shape, data.classes, features)
         if algorithm.uses_generator and task.make_generator is not None:
             check_generator(task.make_generator(), generator.noise, data.shape)
     return task
@@ -215,7 +266,7 @@ def read_generator(path: str, task: Task) -> Weights:
     return weights
 
 
-def provenance(data: FederatedData) -> dict[str, Any]:
+def provenance(data: FederatedData, stand_in: torch.Tensor | None = None) -> dict[str, Any]:
     """What a stranger needs to know to repeat the run exactly."""
     versions = {"python": platform.python_version()}
     for package in ("fedkf", "torch", "numpy", "safetensors"):
@@ -230,6 +281,7 @@ def provenance(data: FederatedData) -> dict[str, Any]:
         },
         "revision": revision(),
         "data_sha256": data.digest(),
+        **({} if stand_in is None else {"proxy_sha256": proxy.digest(stand_in)}),
     }
 
 

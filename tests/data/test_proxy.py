@@ -1,0 +1,153 @@
+"""Proxy data: every way to name it, and that no client's sample and no label gets into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import Outcome, Settings
+from PIL import Image
+
+import fedkf
+from fedkf.core.errors import UserError
+from fedkf.runs.config import resolve
+from fedkf.runs.setup import load_proxy, load_source, make_data, settle
+
+
+def prepared(settings: Settings) -> tuple[Any, Any]:
+    """The clients' data and the server's, as a run has them."""
+    config = resolve(settings)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    return data, load_proxy(config, data.shape)
+
+
+def test_a_share_is_set_aside_and_no_client_holds_any_of_it(settings: Settings) -> None:
+    settings["data"]["proxy"] = 0.2
+    data, proxy = prepared(settings)
+    assert proxy.shape == (18, 1, 16, 16)
+    held = torch.cat([data.images, data.test_images])
+    assert len(held) == 72
+    together = {x.numpy().tobytes() for x in torch.cat([held, proxy])}
+    assert len(together) == 90
+    again = prepared(settings)[1]
+    assert torch.equal(proxy, again)
+    settings["data"]["seed"] = 1
+    assert not torch.equal(proxy, prepared(settings)[1])
+
+
+def test_algorithms_that_do_not_need_it_train_on_the_same_clients(settings: Settings) -> None:
+    """So that a comparison is one: the share is set aside for every algorithm alike."""
+    settings["data"]["proxy"] = 0.2
+    settings["algorithm"] = {"name": "fedavg"}
+    assert len(prepared(settings)[0].labels) + len(prepared(settings)[0].test_labels) == 72
+
+
+def test_a_file_without_labels_is_enough(settings: Settings, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, 20, 20, 3), dtype=np.uint8)
+    np.savez(tmp_path / "p.npz", images=images)
+    settings["data"]["proxy"] = str(tmp_path / "p.npz")
+    proxy = prepared(settings)[1]
+    assert proxy.shape == (5, 1, 16, 16)  # resized, and grey as the clients' are
+    assert proxy.min() >= -1
+    assert proxy.max() <= 1  # normalised by 0.5, 0.5
+    np.savez(tmp_path / "p.npz", images=images, labels=np.arange(5))
+    assert torch.equal(proxy, prepared(settings)[1])
+
+
+def test_a_folder_of_images_at_any_depth(settings: Settings, tmp_path: Path) -> None:
+    for k, place in enumerate(("a.png", "b/c.png", "b/d/e.png")):
+        (tmp_path / "f" / place).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (16, 16), 51 * k).save(tmp_path / "f" / place)
+    settings["data"]["proxy"] = str(tmp_path / "f")
+    proxy = prepared(settings)[1]
+    assert proxy[:, 0, 0, 0].tolist() == pytest.approx([-1, -0.6, -0.2])
+
+
+def test_embedded_digits_serve_other_data_but_not_themselves(
+    settings: Settings, cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    settings["data"]["proxy"] = "digits"
+    assert prepared(settings)[1].shape == (1797, 1, 16, 16)
+    arguments = ("--set", "data.proxy=digits", "--set", "algorithm.name=feddf")
+    outcome = cli("run", "digits", *arguments, "--out", tmp_path / "run")
+    assert outcome.code == 2
+    assert "which the clients hold" in outcome.err
+
+
+def test_a_dataset_in_python_loses_its_labels(settings: Settings) -> None:
+    class Pairs:
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, str]:
+            return torch.full((1, 16, 16), index / 4), "not to be looked at"
+
+    options: dict[str, Any] = dict(algorithm="feddf", rounds=1, server_steps=2)
+    pairs = fedkf.run(settings, proxy=Pairs(), **options)
+    array = np.arange(4)[:, None, None, None] / 4 * np.ones((4, 1, 16, 16))
+    plain = fedkf.run(settings, proxy=array, **options)
+    for name, weights in plain.weights["aca"].items():
+        assert torch.equal(weights, pairs.weights["aca"][name])
+
+
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("nonsense", "no folder nonsense"),
+        ("none.npz", "no file none.npz"),
+        ("no.such:thing", "cannot be imported"),
+        ("python", "give it again"),
+        (0.999, "leaves nothing"),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_the_key(
+    settings: Settings, proxy: Any, words: str
+) -> None:
+    settings["data"]["proxy"] = proxy
+    with pytest.raises(UserError, match=words) as error:
+        prepared(settings)
+    assert "data.proxy" in str(error.value)
+    assert "data.path" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, True, [0.1]])
+def test_a_share_lies_between_0_and_1(settings: Settings, value: Any) -> None:
+    settings["data"]["proxy"] = value
+    with pytest.raises(UserError, match=r"data\.proxy is .*a share between 0 and 1"):
+        resolve(settings)
+
+
+def test_the_clients_own_file_and_samples_of_sites_are_refused(
+    settings: Settings, tmp_path: Path
+) -> None:
+    settings["data"]["proxy"] = settings["data"]["path"]
+    with pytest.raises(UserError, match="own data cannot stand in"):
+        prepared(settings)
+    random = np.random.default_rng(0)
+    path = tmp_path / "sites.npz"
+    np.savez(
+        path,
+        images=random.random((12, 16, 16)),
+        labels=np.arange(12) % 3,
+        client=np.arange(12) // 6,
+    )
+    settings["data"] = {"source": "npz", "path": str(path), "proxy": 0.2}
+    with pytest.raises(UserError, match="belongs to a site"):
+        prepared(settings)
+
+
+def test_a_run_is_not_resumed_with_other_proxy_data(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "p.npz"
+    settings["data"]["proxy"] = str(file)
+    options: dict[str, Any] = dict(algorithm="feddf", server_steps=1, out=tmp_path / "run")
+    np.savez(file, images=np.zeros((3, 16, 16)))
+    fedkf.run(settings, rounds=1, **options)
+    np.savez(file, images=np.ones((3, 16, 16)))
+    with pytest.raises(UserError, match="proxy data is not the one"):
+        fedkf.run(settings, rounds=2, resume=True, **options)
