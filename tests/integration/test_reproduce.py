@@ -112,7 +112,7 @@ def test_a_student_learns_without_data(tmp_path: Path, cli: Cli) -> None:
     assert code == 0
     numbers = json.loads((tmp_path / "distillation-digits-works.json").read_text())
     assert numbers["teacher"] > 0.8
-    assert numbers["students"]["data-free"] > 0.3  # chance is 0.1
+    assert numbers["students"]["data-free"] > 0.5  # chance is 0.1
     assert (tmp_path / "figures" / "distillation-digits-works.png").exists()
     again, same, _ = cli("distill", "digits", "--out", tmp_path, *quick)
     assert (again, same) == (0, text)

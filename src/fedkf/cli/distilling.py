@@ -20,7 +20,7 @@ from fedkf.paper.tables import write
 from fedkf.runs import config as configuration
 from fedkf.runs.schema import Config
 
-STEPS = {"smoke": {"steps": 400, "teacher_epochs": 8, "batch_size": 32}, "small": {}, "paper": {}}
+STEPS = {"smoke": {"steps": 400, "teacher_epochs": 8, "batch_size": 64}, "small": {}, "paper": {}}
 """How long at each scale of `fedkf reproduce distillation`."""
 
 

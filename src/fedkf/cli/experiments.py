@@ -91,6 +91,9 @@ def distill(
     adversarial: Annotated[
         bool | None, typer.Option(help="Let the generator seek what the student gets wrong.")
     ] = None,
+    replay: Annotated[
+        int | None, typer.Option(min=0, help="Past batches that the student sees again.")
+    ] = None,
     out_: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/<config>-distill]")
     ] = None,
@@ -110,6 +113,7 @@ def distill(
         "lambda1": lambda1,
         "lambda2": lambda2,
         "adversarial": adversarial,
+        "replay": replay,
     }
     from fedkf.cli.distilling import run_distill
 
