@@ -11,8 +11,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from fedkf.cli.app import Stopped, err, out
-from fedkf.cli.sweeping import print_tables
-from fedkf.core.errors import UserError
+from fedkf.cli.sweeping import print_tables, refuse_file
 from fedkf.paper import distillation
 from fedkf.paper.distill import Progress, choose
 from fedkf.paper.scales import Scale
@@ -53,8 +52,7 @@ def show(
     quiet: bool,
     notes: Sequence[str],
 ) -> None:
-    if folder.is_file():
-        raise UserError(f"--out {folder} is a file, not a folder")
+    refuse_file(folder)
     results: dict[tuple[str, str], Any] = {}
     about, drawn = [], []
     chosen = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedkf.cli.app import err, out
 from fedkf.cli.distilling import reproduce_distillation
-from fedkf.cli.sweeping import print_tables, raise_failures, run_plans
+from fedkf.cli.sweeping import print_tables, raise_failures, refuse_file, run_plans
 from fedkf.cli.tables import table
 from fedkf.core.errors import UserError, nearest
 from fedkf.paper import scales
@@ -55,6 +55,7 @@ def run_reproduce(
     if what not in EXPERIMENTS and what != "distillation":
         raise UserError(f"reproduce: no {what!r}; {nearest(what, [*WHATS, 'list'])}")
     scale = request.scaled()
+    refuse_file(folder)
     if what == "distillation":
         reproduce_distillation(scale, folder, quiet)
         return

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from fedkf.cli.app import Stopped, err, out
 from fedkf.cli.running import stop
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, UserError
 from fedkf.paper.grid import grid_table
 from fedkf.paper.tables import ResultTable, write
 from fedkf.runs import suite
@@ -47,8 +47,7 @@ def run_plans(
     quiet: bool = False,
 ) -> tuple[dict[str, Finished], list[Failure]]:
     """Run what is not finished, with one display for all of it."""
-    if folder.is_file():
-        raise FedkfError(f"--out {folder} is a file, not a folder")
+    refuse_file(folder)
     jobs = jobs or cores()
     display = Display(err, jobs, quiet)
     previous = signal.signal(signal.SIGTERM, stop)
@@ -61,6 +60,11 @@ def run_plans(
         ) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def refuse_file(folder: Path) -> None:
+    if folder.is_file():
+        raise UserError(f"--out {folder} is a file, not a folder")
 
 
 def raise_failures(failures: Sequence[Failure], folder: Path) -> None:
