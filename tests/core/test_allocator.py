@@ -14,7 +14,7 @@ if sys.argv[1] == "keep" and not keep_freed_memory():
     print("unknown C library")
     raise SystemExit
 def step():
-    [torch.ones(4_000_000) for _ in range(4)]
+    [torch.ones(12_000_000) for _ in range(2)]
 for _ in range(5):
     step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -69,7 +69,7 @@ class FedKF(Algorithm):
                 fake = samples.draw()
                 features, logits = judge(teacher, fake)
                 if self.resample:
-                    self._train_generator(client, samples, fake, features, logits)
+                    self.train_generator(client, samples, fake, features, logits)
                     with torch.no_grad():
                         fake = samples.draw()
                         logits = teacher(fake)
@@ -78,7 +78,7 @@ class FedKF(Algorithm):
                 kl = kl_loss(soft, student(fake.detach()))
             client.step(client.task.loss(student(x), y) + self.gamma * kl)  # w_k ← w_k − η ∇L(w_k)
             if fresh and not self.resample:
-                self._train_generator(client, samples, fake, features, logits)
+                self.train_generator(client, samples, fake, features, logits)
             client.log(kl=kl)
         client.state = samples.state()
         return client.upload()
@@ -93,7 +93,7 @@ class FedKF(Algorithm):
         activation = activation_loss(features, mean=self.activation == "mean")
         return entropy + self.lambda1 * one_hot_loss(logits) + self.lambda2 * activation
 
-    def _train_generator(
+    def train_generator(
         self, client: Client, samples: Samples, fake: Tensor, features: Tensor, logits: Tensor
     ) -> None:
         """θ_k ← θ_k − β ∇L_G(θ_k), for samples that learn."""

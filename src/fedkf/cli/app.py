@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from fedkf import __version__
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, UserError
 
 app = typer.Typer(
     name="fedkf",
@@ -35,6 +35,25 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Override a key, such as federation.rounds=30."
+    ),
+]
+
+
+def look_in(folder: Path | None) -> Path | None:
+    """Make a folder the first in which data is looked for, here and in child processes."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise UserError(f"--data-dir: no folder {folder}")
+        others = os.environ.get("FEDKF_DATA")
+        places = [str(folder.absolute()), *([others] if others else [])]
+        os.environ["FEDKF_DATA"] = os.pathsep.join(places)
+    return folder
+
+
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", metavar="DIR", callback=look_in, help="Look for data here before FEDKF_DATA."
     ),
 ]
 
@@ -104,6 +123,7 @@ def run(
     log: Annotated[
         str | None, typer.Option(help="Also log to: tensorboard, or package.module:factory.")
     ] = None,
+    data_dir: DataDirOption = None,
 ) -> None:
     """Run one experiment."""
     from fedkf.runs import config as configuration
@@ -193,6 +213,7 @@ def partition(
         Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/<config>-partition]")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print partition.json only.")] = False,
+    data_dir: DataDirOption = None,
 ) -> None:
     """How the data is divided over clients: numbers, warnings and the bubble plot."""
     from fedkf.runs import config as configuration
@@ -349,3 +370,10 @@ def dashboard(
     from fedkf.cli.looking import serve
 
     serve(folder, host, port)
+
+
+# Commands with files of their own, which need what is defined above.
+from fedkf.cli import data as data_sets  # noqa: E402
+from fedkf.cli import experiments as experiments  # noqa: E402
+
+app.add_typer(data_sets.commands)

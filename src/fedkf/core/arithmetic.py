@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -40,3 +41,13 @@ def squared_norm(weights: Weights) -> float:
 
 def zeros_like(weights: Weights) -> Weights:
     return combine(lambda x: x.new_zeros(x.shape), weights)
+
+
+def distance(a: Weights, b: Weights) -> float:
+    """The Euclidean distance between two models, floating-point tensors only."""
+    squares = [
+        (a[name].double() - b[name].double()).square().sum().item()
+        for name in a
+        if a[name].is_floating_point()
+    ]
+    return math.sqrt(math.fsum(squares))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from fedkf import metrics
 from fedkf.core.algorithm import Algorithm
+from fedkf.core.arithmetic import distance
 from fedkf.core.client import Reply
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Scope
@@ -153,7 +154,7 @@ class Federation:
             "active": server.active,
             "refused": [{"client": r.client, "reason": r.reason} for r in server.refused],
             "readouts": scores,
-            "losses": self._losses(),
+            "losses": {**self._losses(), **drift(sent, server.trained)},
             "bytes": {way: after[way] - before[way] for way in after},
         }
         self.done = round
@@ -256,6 +257,14 @@ class Federation:
             [int(n["tested"]) for n in numbers],
             {name: [int(n[name]) for n in numbers] for name in judged},
         )
+
+
+def drift(sent: Weights, trained: Mapping[int, Weights]) -> dict[str, float]:
+    """Mean distance of the clients' models from the global one that they started from."""
+    if not trained:
+        return {}
+    total = math.fsum(distance(sent, trained[k]) for k in sorted(trained))
+    return {"drift": total / len(trained)}
 
 
 class Clock:

@@ -43,7 +43,8 @@ class Source:
         return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], owners=owners)
 
 
-KNOWN = ("digits", "npz", "folder")
+PUBLIC = ("emnist", "letters", "cifar10", "cifar100", "mnist", "fashion-mnist")
+KNOWN = ("digits", "npz", "folder", *PUBLIC)
 
 
 def load(
@@ -65,6 +66,11 @@ def load(
         from fedkf.data.folder import folder
 
         return folder(need_path(source, path), class_names, image_size, say, least_classes)
+    if source in PUBLIC:
+        from fedkf.data.catalog import load as load_public
+        from fedkf.data.public import DATASETS
+
+        return named(load_public(DATASETS[source], path, say), class_names)
     if ":" in source:
         from fedkf.core.objects import import_object
         from fedkf.data.datasets import from_object
@@ -174,11 +180,15 @@ def channels_first(images: NDArray[Any], where: str) -> NDArray[Any]:
     return images.transpose(0, 3, 1, 2) if images.ndim == 4 else images
 
 
+def places() -> list[Path]:
+    """The folders that --data-dir and FEDKF_DATA name, which may be several."""
+    given = os.environ.get("FEDKF_DATA", "").split(os.pathsep)
+    return [Path(place).expanduser() for place in given if place]
+
+
 def find(path: str, folder: bool = False) -> Path:
-    """A path as given, or below the folder that FEDKF_DATA names."""
-    tried = [Path(path).expanduser()]
-    if base := os.environ.get("FEDKF_DATA"):
-        tried.append(Path(base).expanduser() / path)
+    """A path as given, or below a folder that FEDKF_DATA names."""
+    tried = [Path(path).expanduser(), *(place / path for place in places())]
     for candidate in tried:
         if candidate.is_dir() if folder else candidate.is_file():
             return candidate
@@ -259,10 +269,11 @@ def number_labels(
     return numbers, names
 
 
-def limit_per_class(source: Source, limit: int, random: np.random.Generator) -> Source:
-    """At most `limit` samples of each class, drawn at random."""
-    kept = [
-        random.permutation(np.flatnonzero(source.labels == label))[:limit]
-        for label in np.unique(source.labels)
-    ]
+def limit_per_class(source: Source, limit: float, random: np.random.Generator) -> Source:
+    """At most `limit` samples of each class, or that share of them, drawn at random."""
+    kept = []
+    for label in np.unique(source.labels):
+        order = random.permutation(np.flatnonzero(source.labels == label))
+        count = int(limit) if limit >= 1 else max(1, round(limit * len(order)))
+        kept.append(order[:count])
     return source.take(np.sort(np.concatenate(kept)))

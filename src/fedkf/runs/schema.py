@@ -27,10 +27,13 @@ class Data(Section):
     """The samples and how they are divided over clients."""
 
     source: str = Field(
-        "digits", description="digits (embedded), npz, folder or package.module:object"
+        "digits",
+        description="digits (embedded), npz, folder, a name of `fedkf data list` or module:object",
     )
     path: str | None = Field(None, description="file or folder, also looked for in FEDKF_DATA")
-    limit: Count | None = Field(None, description="at most so many samples of each class")
+    limit: Count | Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="at most so many samples of each class, or below 1 that share of them"
+    )
     image_size: Count | None = Field(None, description="resize images to this many pixels square")
     mean: list[Finite] | None = Field(
         None, description="normalisation, a number or one per channel; images 0.5, else 0"

@@ -1,0 +1,59 @@
+"""The table of a sweep: algorithms and readouts down, the rest of the grid across."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedkf.paper.published import METRICS, TITLES, Published
+from fedkf.paper.tables import Cell, Column, ResultTable, metric_column
+from fedkf.runs.collect import READOUTS, Group
+
+ROW = "algorithm.name"
+
+
+def solution(algorithm: str, readout: str) -> str:
+    """A row's name as the paper spells it."""
+    return f"{TITLES.get(algorithm, algorithm)} ({readout.upper()})"
+
+
+def label(key: str, value: Any) -> str:
+    """A column's group: `α = 0.1`."""
+    names = {"data.alpha": "α", "data.clients": "K", "federation.fraction": "C"}
+    short = names.get(key, key.removeprefix("federation.").removeprefix("data."))
+    return str(value) if key == "config" else f"{short} = {value}"
+
+
+def grid_table(
+    title: str,
+    groups: Sequence[Group],
+    metrics: Sequence[str] = METRICS,
+    readouts: Sequence[str] = READOUTS,
+    published: Mapping[tuple[str, str, str, str], Published] | None = None,
+    notes: Sequence[str] = (),
+) -> ResultTable:
+    """Mean ± std of each metric; `published` is by algorithm, readout, column's group and metric.
+
+    Where the grid holds no algorithms, rows are the readouts alone.
+    """
+    across: dict[str, dict[str, Group]] = {}
+    for group in groups:
+        rest = {k: v for k, v in group.point.items() if k != ROW}
+        name = ", ".join(label(k, v) for k, v in rest.items())
+        across.setdefault(name, {})[str(group.point.get(ROW, ""))] = group
+    algorithms = list(dict.fromkeys(str(g.point.get(ROW, "")) for g in groups))
+    columns: list[Column] = []
+    rows: dict[str, list[Cell]] = {}
+    for name, members in across.items():
+        for metric in metrics:
+            shown: list[float] = []
+            for algorithm in algorithms:
+                for readout in readouts:
+                    row = solution(algorithm, readout) if algorithm else readout.upper()
+                    member = members.get(algorithm)
+                    told = (published or {}).get((algorithm, readout, name, metric))
+                    values = member.values(readout, metric) if member else ()
+                    shown += [*values, *([told.mean] if told else [])]
+                    rows.setdefault(row, []).append(Cell(values, told))
+            columns.append(metric_column(name, metric, shown))
+    return ResultTable(title, "solution", columns, rows, notes)

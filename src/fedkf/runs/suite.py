@@ -1,0 +1,176 @@
+"""Suites: many configurations from one base and a grid, and which finished records answer them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedkf import algorithms
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.federation import Record
+from fedkf.data.sources import PUBLIC
+from fedkf.runs import config as configuration
+from fedkf.runs.config import FREE_ON_RESUME, SETTLED, flatten
+from fedkf.runs.schema import Config
+from fedkf.runs.store import RunFolder
+
+SEEDS = ("federation.seed", "data.seed")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run of a suite: its place in the grid, its configuration and its folder's name."""
+
+    name: str
+    point: Mapping[str, Any]
+    config: Config
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run as its record tells it: config.yaml, summary.json and rounds.jsonl."""
+
+    path: Path
+    config: Config
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        content: dict[str, Any] = RunFolder(self.path).read_json("summary.json")
+        return content
+
+    @cached_property
+    def rounds(self) -> list[Record]:
+        return RunFolder(self.path).rounds()
+
+
+@dataclass(frozen=True)
+class Suite:
+    """All runs of a grid."""
+
+    keys: Sequence[str]
+    plans: Sequence[Plan] = field(repr=False)
+
+
+def read(path: Path) -> Suite:
+    """A suite from a YAML file with `base:` and `grid:`."""
+    try:
+        content = configuration.parse_yaml(path.read_text("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if not isinstance(content, dict) or not set(content) <= {"base", "grid"}:
+        raise UserError(f"{path} must hold `base:` (a configuration) and `grid:` (key → values)")
+    base, grid = content.get("base"), content.get("grid", {})
+    if isinstance(base, dict):
+        name, overrides = base.pop("config", None), dotted(base)
+    else:
+        name, overrides = base, {}
+    if not (name is None or isinstance(name, str)):
+        raise UserError(f"{path}: base is {name!r}; it must name a preset or a file")
+    if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
+        raise UserError(f"{path}: grid must map keys to lists of values, such as data.alpha: [0.1]")
+    return expand(name, overrides, grid)
+
+
+def expand(
+    base: str | None, overrides: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]
+) -> Suite:
+    """Every combination of the grid's values; `config` in it chooses among configurations."""
+    plans: dict[str, Plan] = {}
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values, strict=True))
+        plan = make_plan(base, overrides, point)
+        if plan.name in plans:
+            raise UserError(f"grid: {plan.name} is there twice")
+        plans[plan.name] = plan
+    return Suite(list(grid), list(plans.values()))
+
+
+def make_plan(base: str | None, overrides: Mapping[str, Any], point: Mapping[str, Any]) -> Plan:
+    """The run at one point of a grid."""
+    content, _ = configuration.read(point.get("config", base))
+    own = {key: value for key, value in point.items() if key != "config"}
+    config = configuration.resolve(content, {**overrides, **own, "engine.workers": 0})
+    return Plan(name_of(point), point, config)
+
+
+def name_of(point: Mapping[str, Any]) -> str:
+    """A folder's name that says what differs: `fedkf,alpha=0.1,seed=0`."""
+    parts = []
+    for key, value in point.items():
+        text = re.sub(r"[^\w.+-]+", ".", str(value))
+        bare = key in ("algorithm.name", "config")
+        label = key.replace("federation.", "").replace("data.seed", "data-seed").split(".")[-1]
+        parts.append(text if bare else f"{label}={text}")
+    return ",".join(parts) or "run"
+
+
+def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Sections and dotted keys alike as dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict) and not prefix:
+            flat.update(dotted(value, f"{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def records(folders: Iterable[Path]) -> list[Finished]:
+    """Every finished run below these folders; a damaged one is passed over."""
+    found = []
+    for folder in dict.fromkeys(f.absolute() for f in folders):
+        for path in sorted(folder.rglob("summary.json")):
+            try:
+                config = RunFolder(path.parent).config()
+                rounds = json.loads(path.read_bytes())["rounds"]
+            except (FedkfError, OSError, ValueError, LookupError, TypeError):
+                continue
+            if config is not None and rounds == config.federation.rounds:
+                found.append(Finished(path.parent, config))
+    return found
+
+
+def answers(plan: Plan, finished: Iterable[Finished]) -> Finished | None:
+    """The record of the same experiment, if there is one."""
+    return next((f for f in finished if difference(plan.config, f.config) is None), None)
+
+
+def difference(wanted: Config, found: Config) -> str | None:
+    """The first key in which two configurations mean different experiments."""
+    first, second = comparable(wanted), comparable(found)
+    for key in sorted(first.keys() | second.keys()):
+        open_ = key in SETTLED and first.get(key) is None
+        # What a run settles for itself: its owners' number, a generator for what is no image.
+        open_ |= key == "data.clients" and second["data.partition"] == "natural"
+        open_ |= key == "generator.name" and second.get(key) == "mlp"
+        if first.get(key) != second.get(key) and not open_:
+            return key
+    return None
+
+
+def comparable(config: Config) -> dict[str, Any]:
+    """A configuration's keys without those that have no influence on results.
+
+    letters.npz as a file and the data set `letters` are the same samples.
+    """
+    flat = {k: v for k, v in flatten(config).items() if not k.startswith(FREE_ON_RESUME)}
+    source, path = flat["data.source"], flat.pop("data.path")
+    if source == "npz" and path is not None:
+        stem = Path(path).stem
+        flat["data.source"] = stem if stem in PUBLIC else f"npz {path}"
+    elif source == "folder":
+        flat["data.source"] = f"folder {path}"
+    flat.pop("data.class_names")
+    flat.pop("generator.preset", None)  # what it stands for is spelled out beside it
+    if not algorithms.get(config.algorithm.name).uses_generator:
+        flat = {k: v for k, v in flat.items() if not k.startswith("generator.")}
+    return flat
