@@ -52,10 +52,10 @@ class FedKFServer(FedKF):
 
     def round(self, server: Server, state: State) -> State:
         if not self._plain(server.round):
-            state = self.train_generator(server, state)
+            state = self.train_here(server, state)
         return super().round(server, state)
 
-    def train_generator(self, server: Server, state: State) -> State:
+    def train_here(self, server: Server, state: State) -> State:
         """θ ← θ − β ∇L_G(θ), n times, against the OCA of the round before."""
         nothing = torch.empty(0, *server.task.shape), torch.empty(0, dtype=torch.long)
         kept = state if "adam" in state else None
@@ -64,6 +64,7 @@ class FedKFServer(FedKF):
         )
         teacher = desk.teacher(self._teacher(server, state))
         samples = TrainedGenerator(desk)
+        samples.every = 1  # every batch is for learning
         with server.own_work("server generator"):
             for _ in range(self.generator_steps):
                 samples.learn(self.generator_loss(*judge(teacher, samples.draw())))
@@ -87,11 +88,12 @@ class FrozenGenerator(Samples):
     """Draws from a generator that came down and does not learn here."""
 
     def __init__(self, client: Client, weights: Weights) -> None:
+        super().__init__(client)
         task = client.task
         # Batches are normalised by their own statistics, as when it was trained.
         self.generator = task.load("generator", weights).train()
         self.random = client.random("generator noise")
-        self.size, self.device = (task.training.batch_size, task.noise), task.device
+        self.size, self.device = (self.count, task.noise), task.device
         self.dtype = next(self.generator.parameters()).dtype
 
     def draw(self) -> Tensor:
