@@ -15,7 +15,7 @@ if sys.argv[1] == "keep" and not keep_freed_memory():
     raise SystemExit
 def step():
     [torch.ones(12_000_000) for _ in range(2)]
-for _ in range(5):
+for _ in range(20):
     step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(5):
