@@ -70,7 +70,7 @@ def tiny(npz: Path) -> Settings:
             "batch_size": 8,
             "lr": 0.05,
         },
-        "generator": {"width": 4, "noise": 8},
+        "generator": {"preset": "paper", "width": 4, "noise": 8},
         "engine": {"workers": 0},
     }
 

@@ -107,7 +107,7 @@ def test_mistakes_are_one_sentence(
 
 
 def test_a_student_learns_without_data(tmp_path: Path, cli: Cli) -> None:
-    quick = ("--steps", 400, "--teacher-epochs", 8, "--set", "generator.width=8", "--quiet")
+    quick = ("--steps", 250, "--teacher-epochs", 20, "--set", "generator.width=8", "--quiet")
     code, text, _ = cli("distill", "digits", "--out", tmp_path, *quick)
     assert code == 0
     numbers = json.loads((tmp_path / "distillation-digits-works.json").read_text())

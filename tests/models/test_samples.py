@@ -190,11 +190,12 @@ def test_presets_of_the_generator_and_what_wins_over_them() -> None:
 
     paper, lite = (GENERATOR_PRESETS[name]["width"] for name in ("paper", "lite"))
     assert paper == 128
-    assert generator({}) == ("paper", paper)
+    assert generator({}) == ("lite", lite)
+    assert generator({"generator": {"preset": "paper"}}) == ("paper", paper)
     assert generator({"generator": {"preset": "lite"}}) == ("lite", lite)
     assert generator({"generator": {"preset": "lite", "width": 5}}) == ("lite", 5)
     own = {"generator": {"width": 5}}
-    assert generator(own) == ("paper", 5)
+    assert generator(own) == ("lite", 5)
     assert generator(own, **{"generator.preset": "lite"}) == ("lite", lite)
     both = {"generator.preset": "lite", "generator.width": 7}
     assert generator(own, **both) == ("lite", 7)

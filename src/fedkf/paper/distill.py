@@ -228,6 +228,7 @@ def central_task(config: Config, settings: Settings) -> tuple[Config, FederatedD
         "federation.local_epochs": 1,
         "federation.steps": "own",
         "generator.lr": settings.generator_lr,
+        "generator.batch_size": None,
         "algorithm.name": "fedkf",
     }
     config = resolve(config.model_dump(mode="json"), overrides)

@@ -137,7 +137,7 @@ def resolve(
     base = FIDELITY.get(fidelity, {}) if isinstance(fidelity, str) else {}
     for part, options in base.items():
         given[part] = {**options, **_section(given, part)}
-    preset = _section(given, "generator").get("preset", "paper")
+    preset = _section(given, "generator").get("preset", "lite")
     if isinstance(preset, str) and preset in GENERATOR_PRESETS:
         given["generator"] = {**GENERATOR_PRESETS[preset], **given["generator"]}
     return _with_algorithm(parse(given), given["algorithm"], algorithm)

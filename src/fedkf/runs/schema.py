@@ -144,19 +144,19 @@ class Generator(Section):
     """The generator of algorithms that have one; accepted and unused by the others."""
 
     preset: Literal["paper", "lite"] = Field(
-        "paper", description="paper (exact) or lite (cheap); what is given beside it wins"
+        "lite", description="paper (exact) or lite (cheap); what is given beside it wins"
     )
     samples: str = Field(
         "trained", description="what is distilled on: trained, noise, field, warp or module:object"
     )
     name: str = Field("dcgan", description="dcgan, released, mlp or package.module:factory")
-    width: Count = Field(128, description="channels: width, width, width/2")
+    width: Count = Field(16, description="channels: width, width, width/2; the paper's is 128")
     noise: Count = Field(100, description="length of the noise vector")
     lr: Positive = Field(0.001, description="β, learning rate of its Adam")
     start: str | None = Field(
         None, description="a .safetensors file that all generators start from; none means random"
     )
-    batch_size: Count | None = Field(None, description="generated samples a batch; none means B")
+    batch_size: Count | None = Field(16, description="generated samples a batch; none means B")
     every: Count = Field(1, description="the generator learns from every so many-th batch")
     reuse: Count = Field(1, description="steps of the model that one generated batch serves")
 
@@ -231,7 +231,7 @@ FIDELITY: dict[str, dict[str, dict[str, Any]]] = {
 
 GENERATOR_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"samples": "trained", "width": 128, "batch_size": None, "every": 1, "reuse": 1},
-    "lite": {"samples": "trained", "width": 16, "batch_size": None, "every": 1, "reuse": 1},
+    "lite": {"samples": "trained", "width": 16, "batch_size": 16, "every": 1, "reuse": 1},
 }
 """What distillation costs: as the paper has it, or the cheapest that is as good on `letters`."""
 
