@@ -150,6 +150,30 @@ def measure(case: Case, sides: tuple[str, ...], repetitions: int) -> dict[str, f
     return medians(started, repetitions)
 
 
+def cheaper(repetitions: int) -> None:
+    """What FedKF's cheaper steps cost, in FedAvg's."""
+    cases = {
+        "fedavg": Case("lenet5", "fedavg", steps=32),
+        "fedkf, lite": Case("lenet5", "fedkf", LITE["width"], LITE["batch_size"], steps=32),
+        "fedkf, width 16, batch 16, reuse 2": Case("lenet5", "fedkf", 16, 16, 1, 2, 32),
+        "fedkf, width 16, batch 32": Case("lenet5", "fedkf", 16, 32, steps=16),
+        "fedkf, width 16": Case("lenet5", "fedkf", 16, steps=16),
+        "fedkf, width 16, every 4": Case("lenet5", "fedkf", 16, every=4, steps=16),
+        "fedkf, width 16, reuse 4": Case("lenet5", "fedkf", 16, reuse=4, steps=16),
+        "fedkf, width 8": Case("lenet5", "fedkf", 8, steps=16),
+        "fedkf, width 32": Case("lenet5", "fedkf", 32, steps=8),
+        "fedkf, warp": Case("lenet5", "warp", steps=16),
+        "fedkf, warp, batch 16": Case("lenet5", "warp", batch=16, steps=32),
+    }
+    command = [sys.executable, __file__, "--side", "ours"]
+    sides = {name: Side([*command, case.text()]) for name, case in cases.items()}
+    seconds = medians(sides, repetitions)
+    print("\n| our step, LeNet-5, one thread | ms | FedAvg's steps |")
+    print("|---|---|---|")
+    for name, value in seconds.items():
+        print(f"| {name} | {1000 * value:.1f} | {value / seconds['fedavg']:.1f} |", flush=True)
+
+
 def main() -> None:
     if "--side" in sys.argv:
         return serve_side(*sys.argv[2:4])
@@ -157,7 +181,8 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=7)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    print("| one step, one thread | straightforward | ours | ratio | GFLOP | of peak |")
+    cheaper(given.repetitions)
+    print("\n| one step, one thread | straightforward | ours | ratio | GFLOP | of peak |")
     print("|---|---|---|---|---|---|")
     for case in (
         Case("lenet5", "fedavg", steps=32),
