@@ -97,7 +97,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; 0 does everything in this one.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="Where clients run: local.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Where clients run: local or flower.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,

@@ -23,7 +23,7 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
 from fedkf.core.overall import FreshMemory
 from fedkf.core.payload import Payload, Weights, write_atomically
-from fedkf.core.server import Server
+from fedkf.core.server import Engine, Server
 from fedkf.core.task import Task
 from fedkf.data.describe import as_json, untested
 from fedkf.data.federated import FederatedData
@@ -116,6 +116,10 @@ def execute(
             say("this run is already finished")
             return result_of(run, existing, given)
         check_device(config.engine.device)
+        if config.engine.name == "flower":
+            from fedkf.engines.simulation import check_installed
+
+            check_installed()
         algorithm = given.algorithm or make_algorithm(config)
         check_proxy(config, algorithm)
         source = load_source(config, say, given.source)
@@ -183,7 +187,7 @@ def _execute(
     host = ClientHost(algorithm, task, task.streams, states, data.client, codec)
     writer = Writer(run, settings.rounds)
     with recording_the_end(writer):
-        engine = LocalEngine(host, data, choose_workers(config, active), config.engine.threads, say)
+        engine = make_engine(config, host, data, active, say)
         oldest = config.overall.max_staleness
 
         def make_memory(name: str, counts: Mapping[int, int]) -> Memory:
@@ -225,6 +229,26 @@ def _execute(
             engine.close()
         finish(run, config, algorithm, readouts, ledger, card(config, data))
         writer.set_status("finished")
+
+
+def make_engine(
+    config: Config, host: ClientHost, data: FederatedData, active: int, say: Say
+) -> Engine:
+    """Where the clients' work is done."""
+    workers, settings = choose_workers(config, active), config.engine
+    if settings.name == "local":
+        return LocalEngine(host, data, workers, settings.threads, say)
+    from fedkf.engines.simulation import SimulationEngine
+
+    return SimulationEngine(
+        host,
+        data,
+        workers,
+        settings.threads,
+        settings.address,
+        config.federation.round_timeout,
+        config.federation.min_clients,
+    )
 
 
 def shapes(weights: Weights) -> dict[str, Any]:
