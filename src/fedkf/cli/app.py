@@ -281,3 +281,9 @@ def predict(
     from fedkf.cli.home import show_predictions
 
     show_predictions(run, images, readout, as_json)
+
+
+from fedkf.cli.deploy import coordinator, site  # noqa: E402  # it needs what is above
+
+app.add_typer(coordinator, name="coordinator")
+app.add_typer(site, name="site")

@@ -132,12 +132,12 @@ class FlowerEngine:
             yield call, None
 
     def _read(self, call: Call, message: Message, largest: int) -> Reply:
-        """What a reply holds. It comes from another machine: nothing about it is taken for granted."""
+        """What a reply holds; as it comes from another machine, it may hold anything."""
         if message.has_error():
             reason = " ".join(str(message.error.reason).split())
             return Reply(call, error=f"Flower reports: {reason}"[:300])
         try:
-            head = message.content["reply"]
+            head = message.content.config_records["reply"]
             if head.get("stop") and self.stops:
                 kind = UserError if head["stop"] == "user" else FedkfError
                 raise kind(str(head["error"]))
@@ -146,7 +146,7 @@ class FlowerEngine:
                 return Reply(call, error=str(head["error"])[:300], details=details)
             if head["version"] != call.version or head["client"] != call.client:
                 return Reply(call, error="it answered another message (a stale one)")
-            wire = unpacked(message.content["payload"], largest)
+            wire = unpacked(message.content.array_records["payload"], largest)
             return Reply(call, Payload.from_bytes(wire), bool(head["wrote_state"]))
         except (PayloadError, KeyError, TypeError, ValueError, AttributeError) as error:
             text = " ".join(str(error).split())
@@ -185,10 +185,10 @@ def unpacked(record: ArrayRecord, largest: int = 1 << 40) -> bytes:
 
 def read_call(message: Message) -> tuple[Call, Payload, Mapping[str, Any]]:
     """On the client's side: the call, what was sent with it, and what else its head says."""
-    head = dict(message.content["call"])
+    head: dict[str, Any] = dict(message.content.config_records["call"])
     fields = {name: head.pop(name) for name in ("step", "client", "round", "start", "version")}
     call = Call(**{**fields, "start": fields["start"] or None})
-    return call, Payload.from_bytes(unpacked(message.content["payload"])), head
+    return call, Payload.from_bytes(unpacked(message.content.array_records["payload"])), head
 
 
 def make_reply(message: Message, call: Call, header: Mapping[str, Any], payload: bytes) -> Message:

@@ -53,7 +53,7 @@ def check_installed() -> None:
 
 
 class SimulationEngine(FlowerEngine):
-    """Runs clients in Flower's simulation, on this machine or on a Ray cluster that runs already."""
+    """Runs clients in Flower's simulation, on this machine or on a Ray cluster that runs."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class SimulationEngine(FlowerEngine):
             self._grids.put(grid)
             self._stop.wait()
 
-        resources = {"client_resources": {"num_cpus": 1, "num_gpus": gpus}}
+        resources: Any = {"client_resources": {"num_cpus": 1, "num_gpus": gpus}}
         try:
             run_simulation(server, app, count, backend_config=resources)
         except BaseException as error:

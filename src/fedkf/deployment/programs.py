@@ -1,0 +1,77 @@
+"""Flower's programs, always started with every switch that keeps them to themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.engines.flower import INSTALL
+from fedkf.engines.simulation import QUIET
+
+LINK = "lab"
+"""The name of the coordinator's connection in Flower's own configuration."""
+
+
+def program(name: str) -> str:
+    """The path of one of Flower's programs, preferably beside this Python."""
+    places = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    found = shutil.which(name, path=os.pathsep.join(places))
+    if found is None:
+        raise UserError(f"{name} is not there; a deployment needs Flower: {INSTALL}")
+    return found
+
+
+def environment(home: Path, more: Mapping[str, str], first: Path | None = None) -> dict[str, str]:
+    """Of a program of Flower's: private, with a home of its own, and our Python's programs first.
+
+    The path begins with `first`, where a site puts the programs that stand in for Flower's.
+    """
+    path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    if first is not None:
+        path.insert(0, str(first))
+    joined = os.pathsep.join(path)
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": joined, **more}
+
+
+def become(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Turn this process into a program of Flower's: whoever ends it, ends that."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(program(name), [name, *arguments], dict(environment))
+
+
+def flwr(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run Flower's command line and return the object that it prints."""
+    command = [program("flwr"), *arguments, "--format", "json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=dict(environment), timeout=300
+    )
+    try:
+        text = done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1]
+        answer: dict[str, Any] = json.loads(text)
+    except ValueError:
+        answer = {}
+    if done.returncode or not answer.get("success"):
+        said = str(answer.get("error-message") or done.stderr or done.stdout)
+        raise FedkfError(f"Flower could not do it ({' '.join(arguments[:2])}): {last_line(said)}")
+    return answer
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip(" │╭╮╰╯─") for line in text.splitlines()]
+    return next((line for line in reversed(lines) if line), "it said nothing")[:300]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
