@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test test-deployment lint format bench clean
 
 setup: $(READY)
 
@@ -20,6 +20,10 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# A coordinator and three sites over TLS as real processes; some die. About ten minutes.
+test-deployment: setup
+	@$(BIN)/python -m pytest -m deployment -x tests/deployment
 
 lint: setup
 	@$(BIN)/ruff check .

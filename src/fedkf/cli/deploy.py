@@ -93,7 +93,7 @@ def coordinator_sites(
         return
     from fedkf.cli.tables import table
 
-    rows = table("site", "status")
+    rows = table("", "site", "status")
     for name, status in statuses.items():
         rows.add_row(name, status)
     out.print(rows)

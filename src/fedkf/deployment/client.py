@@ -20,6 +20,7 @@ from flwr.clientapp import ClientApp
 
 from fedkf.core.client import StepFailed
 from fedkf.core.errors import FedkfError
+from fedkf.deployment import programs
 from fedkf.deployment.site import VARIABLE, Host, SiteFolder, SiteRefusal
 from fedkf.engines.flower import make_reply, read_call
 
@@ -76,10 +77,9 @@ def main() -> None:
     from flwr.supernode.cli.flwr_clientapp import flwr_clientapp
     from flwr.supernode.runtime import run_clientapp
 
-    for name in ("install_from_fab", "get_load_client_app_fn"):
-        if not hasattr(run_clientapp, name):
-            raise SystemExit("fedkf site: this version of Flower is not known; nothing is run")
-    replaced: Any = run_clientapp
-    replaced.install_from_fab = lambda *args, **options: None
-    replaced.get_load_client_app_fn = lambda *args, **options: lambda *app: client
+    programs.replace(
+        run_clientapp,
+        install_from_fab=lambda *args, **options: None,
+        get_load_client_app_fn=lambda *args, **options: lambda *app: client,
+    )
     flwr_clientapp()

@@ -76,7 +76,7 @@ class Coordinator:
         file = self / "flwr" / "config.toml"
         if not file.exists() or file.read_text() != connection:
             write_atomically(file, connection.encode())
-        return programs.environment(self / "flwr", {VARIABLE: str(self.path)})
+        return programs.environment(self / "flwr", {VARIABLE: str(self.path)}, self / "bin")
 
     def start(self, host: str) -> NoReturn:
         """Become this coordinator's SuperLink."""
@@ -89,6 +89,7 @@ class Coordinator:
             *("--host", host, "--port", str(self.port)),
             *("--database", str(self / "flower.db")),
         ]
+        programs.stand_in(self / "bin", "flwr-serverapp", "fedkf.deployment.server")
         environment = self.environment()
         os.chdir(self.path)
         programs.become("flower-superlink", arguments, environment)

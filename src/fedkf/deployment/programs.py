@@ -41,6 +41,22 @@ def environment(home: Path, more: Mapping[str, str], first: Path | None = None) 
     return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": joined, **more}
 
 
+def stand_in(folder: Path, name: str, module: str) -> None:
+    """A program in `folder` that runs `main` of a module of ours under the name of Flower's."""
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text(f"#!{sys.executable}\nfrom {module} import main\n\nmain()\n")
+    file.chmod(0o700)
+
+
+def replace(module: Any, **functions: Any) -> None:
+    """Put ours in the place of functions of Flower's, or end if Flower has changed."""
+    for name, function in functions.items():
+        if not hasattr(module, name):
+            raise SystemExit("fedkf: this version of Flower is not known, so nothing is run")
+        setattr(module, name, function)
+
+
 def become(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Turn this process into a program of Flower's: whoever ends it, ends that."""
     sys.stdout.flush()

@@ -1,4 +1,8 @@
-"""The coordinator's side of the Flower app: the round loop over whoever is connected."""
+"""The coordinator's side of the Flower app: the round loop over whoever is connected.
+
+Whoever reaches the SuperLink's port may ask it to run an app. Started with `fedkf coordinator
+start`, it runs no code but the installed package's, and only for jobs of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,8 @@ from fedkf.core.federation import Record
 from fedkf.core.server import Engine
 from fedkf.core.versions import Versions
 from fedkf.data.sources import Source
-from fedkf.deployment.coordinator import VARIABLE, Coordinator, Job
+from fedkf.deployment import programs
+from fedkf.deployment.coordinator import APP, VARIABLE, Coordinator, Job
 from fedkf.engines.flower import FlowerEngine
 from fedkf.runs.config import refuse_changes
 from fedkf.runs.experiment import Clients, carry_out, reporting_disk_errors
@@ -44,7 +49,7 @@ server = ServerApp()
 
 
 @server.main()
-def main(grid: Grid, context: Context) -> None:
+def carry_out_job(grid: Grid, context: Context) -> None:
     """Carry out the job that the run's configuration names, and say how it ended."""
     folder = os.environ.get(VARIABLE)
     if folder is None:
@@ -288,3 +293,16 @@ def agreed(
         shape,
         list(config.data.class_names or []),
     )
+
+
+def main() -> None:
+    """Run the coordinator's server, whatever app came with the request."""
+    from flwr.superlink.cli.flwr_serverapp import flwr_serverapp
+    from flwr.superlink.runtime import run_serverapp
+
+    programs.replace(
+        run_serverapp,
+        install_from_fab=lambda *args, **options: None,
+        get_project_dir=lambda *args, **options: APP,
+    )
+    flwr_serverapp()

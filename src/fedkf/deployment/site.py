@@ -109,12 +109,7 @@ class SiteFolder:
         """Become this site's SuperNode."""
         site = self.read()
         own = self / "bin"
-        own.mkdir(exist_ok=True)
-        stand_in = own / "flwr-clientapp"
-        stand_in.write_text(
-            f"#!{sys.executable}\nfrom fedkf.deployment.client import main\n\nmain()\n"
-        )
-        stand_in.chmod(0o700)
+        programs.stand_in(own, "flwr-clientapp", "fedkf.deployment.client")
         environment = programs.environment(self / "flwr", {VARIABLE: str(self.path)}, own)
         arguments = [
             *("--superlink", site.coordinator),
