@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import model_bytes
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from lab import NAMES, Lab, destinations, until
 
 from fedkf.core.payload import Payload

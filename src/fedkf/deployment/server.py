@@ -26,7 +26,7 @@ from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
 from fedkf.core.server import Engine
-from fedkf.core.versions import Versions
+from fedkf.core.versions import Elsewhere, Versions
 from fedkf.data.sources import Source
 from fedkf.deployment import programs
 from fedkf.deployment.coordinator import APP, VARIABLE, Coordinator, Job
@@ -112,21 +112,6 @@ class Sites:
 
     def digest(self) -> str:
         return hashlib.sha256(self.described()).hexdigest()
-
-
-class Elsewhere(Versions):
-    """Which version of its private state each site holds; the files are on the sites' disks."""
-
-    def discard(self, client: int, version: str) -> None:
-        """The next message to the site names what it must keep."""
-
-    def keep(self, client: int) -> list[str]:
-        """The versions that a resumed run may start from."""
-        latest = [self.latest[client]] if client in self.latest else []
-        return [*latest, *(version for k, version in self._old if k == client)]
-
-    def restore(self, latest: Any) -> None:
-        self.latest = dict(latest)
 
 
 def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:

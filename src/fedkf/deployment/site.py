@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -222,7 +221,7 @@ class Host:
             if not re.fullmatch(r"\d+\.\d+", version):  # it becomes a file's name
                 raise SiteRefusal(f"{version!r} is no version of its state")
         torch.set_num_threads(self.config.engine.threads)
-        self.prune(call.client, {*keep, call.start or ""})
+        self.states.keep_only(call.client, keep)
         if call.start is not None and not self.states.path(call.client, call.start).exists():
             raise SiteRefusal("its private state of that round is not on its disk any more")
         task = make_task(self.config, self.data, self.algorithm)
@@ -250,11 +249,3 @@ class Host:
             if kind in allowed:
                 kept.add(group, {**upload[group], **upload.numbers[group]}, kind)
         return kept
-
-    def prune(self, client: int, keep: set[str]) -> None:
-        """Delete versions that no checkpoint of the coordinator's can ask for again."""
-        names = {self.states.path(client, version).name for version in keep if version}
-        for file in self.states.folder.glob(f"{client}-*.safetensors"):
-            if file.name not in names:
-                with contextlib.suppress(OSError):
-                    file.unlink()

@@ -114,9 +114,9 @@ class Lab:
             self.connect(name)
 
     def registered(self, name: str) -> bool:
+        key = f"{name}/node.pub"
         done = subprocess.run(
-            [sys.executable, "-m", "fedkf", "coordinator", "add", "coordinator", name]
-            + [f"{name}/node.pub"],
+            [sys.executable, "-m", "fedkf", "coordinator", "add", "coordinator", name, key],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
