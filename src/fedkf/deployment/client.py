@@ -75,10 +75,9 @@ def reason(error: Exception) -> str:
 def main() -> None:
     """Run this site's client for one message, whatever app came with it."""
     from flwr.supernode.cli.flwr_clientapp import flwr_clientapp
-    from flwr.supernode.runtime import run_clientapp
 
     programs.replace(
-        run_clientapp,
+        "flwr.supernode.runtime.run_clientapp",
         install_from_fab=lambda *args, **options: None,
         get_load_client_app_fn=lambda *args, **options: lambda *app: client,
     )

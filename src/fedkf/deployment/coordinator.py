@@ -215,7 +215,8 @@ class Job:
             if gone:
                 raise FedkfError("the run's server process died; add --resume to go on")
             if pid is None and time.monotonic() - began > PATIENCE:
-                raise FedkfError("Flower did not start the run; the SuperLink's output says why")
+                log = self.folder.parents[1] / "flwr-serverapp.log"
+                raise FedkfError(f"Flower did not start the run; {log} may say why")
             time.sleep(0.3)
         if ended:
             raise (UserError if ended == 2 else FedkfError)(str(self.told("message")))

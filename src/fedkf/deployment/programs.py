@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -45,16 +46,24 @@ def stand_in(folder: Path, name: str, module: str) -> None:
     """A program in `folder` that runs `main` of a module of ours under the name of Flower's."""
     folder.mkdir(exist_ok=True)
     file = folder / name
-    file.write_text(f"#!{sys.executable}\nfrom {module} import main\n\nmain()\n")
+    # Flower drops what its programs say, so it goes to a file.
+    log = str(folder.parent / f"{name}.log")
+    file.write_text(
+        f"#!{sys.executable}\nimport os\n\n"
+        f"log = os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)\n"
+        "os.dup2(log, 1)\nos.dup2(log, 2)\n\n"
+        f"from {module} import main\n\nmain()\n"
+    )
     file.chmod(0o700)
 
 
-def replace(module: Any, **functions: Any) -> None:
-    """Put ours in the place of functions of Flower's, or end if Flower has changed."""
-    for name, function in functions.items():
-        if not hasattr(module, name):
+def replace(name: str, **functions: Any) -> None:
+    """Put ours in the place of functions of a module of Flower's, or end if it has changed."""
+    module = importlib.import_module(name)
+    for key, function in functions.items():
+        if not hasattr(module, key):
             raise SystemExit("fedkf: this version of Flower is not known, so nothing is run")
-        setattr(module, name, function)
+        setattr(module, key, function)
 
 
 def become(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

@@ -283,10 +283,9 @@ def agreed(
 def main() -> None:
     """Run the coordinator's server, whatever app came with the request."""
     from flwr.superlink.cli.flwr_serverapp import flwr_serverapp
-    from flwr.superlink.runtime import run_serverapp
 
     programs.replace(
-        run_serverapp,
+        "flwr.superlink.runtime.run_serverapp",
         install_from_fab=lambda *args, **options: None,
         get_project_dir=lambda *args, **options: APP,
     )

@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -129,6 +130,8 @@ class SimulationEngine(FlowerEngine):
 def start_ray(workers: int, address: str | None) -> None:
     """Start Ray quietly on this machine, or connect to a cluster that runs already."""
     os.environ.update(QUIET)
+    if address is not None:
+        check_reachable(address)
     import flwr.simulation  # noqa: F401  # it sets the level of its log, so first of all
     import ray
 
@@ -151,6 +154,20 @@ def start_ray(workers: int, address: str | None) -> None:
             where = f"engine.address: no Ray cluster at {address!r}" if address else "Ray failed"
             kind = UserError if address else FedkfError
             raise kind(f"{where}: {' '.join(str(error).split())[:200]}") from error
+
+
+def check_reachable(address: str) -> None:
+    """Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address == "auto":
+        return
+    try:
+        with socket.create_connection((host, int(port)), timeout=10):
+            pass
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"engine.address: no Ray cluster at {address!r} (HOST:PORT or auto): {error}"
+        ) from None
 
 
 @contextlib.contextmanager
