@@ -124,6 +124,8 @@ def test_a_site_that_dies_is_named_and_finds_its_generator_again(lab: Lab, whole
         assert [r["client"] for r in record["refused"]] == [1]
     assert "round 2: client 1 was left out" in (lab / "run-lost.log").read_text()
     assert third["readouts"]["oca"]["clients"] == [0, 2]
+    assert third["readouts"]["oca"]["of"] == 3
+    assert "(2 of 3 clients)" in (lab / "run-lost.log").read_text()
     lab.connect("south")
     until(lambda: "south" in lab.online(), "south to be back")
     lab.run("lost", "--resume", "--set", "federation.rounds=4")
