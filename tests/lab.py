@@ -50,6 +50,18 @@ def destinations(log: Path) -> set[tuple[str, int]]:
     return {(address.removeprefix("::ffff:"), int(port)) for port, address in found}
 
 
+def own_addresses() -> set[str]:
+    """Of this machine, loopback included."""
+    table = Path("/proc/net/fib_trie").read_text()
+    return {"127.0.0.1", "::1", *re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", table)}
+
+
+def resolvers() -> set[tuple[str, int]]:
+    """Where this machine asks for the address of a name."""
+    found = re.findall(r"^nameserver (\S+)", Path("/etc/resolv.conf").read_text(), re.MULTILINE)
+    return {(address, 53) for address in found}
+
+
 class Lab:
     """Starts programs that end with the test, however it ends."""
 
