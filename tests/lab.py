@@ -122,19 +122,8 @@ class Lab:
         self.open()
         for name in NAMES:
             self.site(name)
-            until(lambda name=name: self.registered(name), f"registering {name}")  # type: ignore[misc]
+            self.fedkf("coordinator", "add", "coordinator", name, f"{name}/node.pub")
             self.connect(name)
-
-    def registered(self, name: str) -> bool:
-        key = f"{name}/node.pub"
-        done = subprocess.run(
-            [sys.executable, "-m", "fedkf", "coordinator", "add", "coordinator", name, key],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            check=False,
-        )
-        return done.returncode == 0
 
     def site(self, name: str, certificate: str = "coordinator/ca.crt") -> None:
         """A site with a hundred digits of its own."""
@@ -157,6 +146,12 @@ class Lab:
 
     def open(self) -> None:
         self.start("coordinator-link", "coordinator", "start", "coordinator", "--bind", "127.0.0.1")
+        until(self.listening, "the coordinator's port")
+
+    def listening(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
 
     def connect(self, name: str) -> None:
         self.start(f"{name}-node", "site", "start", name)

@@ -139,6 +139,8 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         config = sites.settled(config)
         if missing := [name for name in sites.names if name not in nodes()]:
             say(f"not registered any more: {', '.join(missing)}")
+        online = reachable(grid, nodes, sites.names)
+        assemble(online, sites.names, job.wait, say)
         task = make_task(config, sites, algorithm)
         proxy = load_proxy(config, sites.shape, say)
         told = wire_config(config, task.training.steps_per_epoch or "own")
@@ -152,7 +154,7 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
 
             return FlowerEngine(
                 grid,
-                reachable(grid, nodes, sites.names),
+                online,
                 timeout=config.federation.round_timeout or HOUR,
                 need=config.federation.min_clients,
                 more=more,
@@ -205,6 +207,20 @@ def reachable(
         }
 
     return now
+
+
+def assemble(
+    online: Callable[[], Mapping[int, int]],
+    names: list[str],
+    wait: float,
+    say: Callable[[str], None],
+) -> None:
+    """Give the sites of a run time to connect, so that a resumed one goes on with all of them."""
+    deadline = time.monotonic() + wait
+    while len(there := online()) < len(names) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    if missing := [name for k, name in enumerate(names) if k not in there]:
+        say(f"not connected within {wait:g} s: {', '.join(missing)}")
 
 
 def gather(
