@@ -143,7 +143,7 @@ def silent(message: Message) -> None:
 
 def ask(nodes: dict[int, Node], step: str = "local_update", **options: Any) -> dict[int, Reply]:
     engine = FlowerEngine(
-        Switchboard(nodes),  # type: ignore[arg-type]
+        Switchboard(nodes),
         lambda: {client: client for client in nodes},
         pause=0.01,
         largest=2000,
@@ -198,7 +198,7 @@ def test_nobody_waits_for_a_client_that_is_not_needed_or_when_time_is_up() -> No
 
 def test_a_client_that_is_not_connected_is_named() -> None:
     board = Switchboard({0: fine})
-    engine = FlowerEngine(board, lambda: {0: 0}, timeout=1)  # type: ignore[arg-type]
+    engine = FlowerEngine(board, lambda: {0: 0}, timeout=1)
     calls = [Call("local_update", client, 1, None, "1.1") for client in (0, 1)]
     replies = {reply.call.client: reply for reply in engine.exchange(calls, DOWN)}
     assert replies[1].error == "it is not connected"
