@@ -60,6 +60,10 @@ def test_flowers_simulation_gives_the_models_of_a_local_run_byte_for_byte(
     summary = json.loads((tmp_path / "flower" / "summary.json").read_text())
     for key in ("readouts", "bytes", "disclosed"):
         assert summary[key] == local.summary[key]
+    # The local engine goes on with what Flower's simulation began.
+    for folder in ("flower", "local"):
+        fedkf.run(tmp_path / "tiny.yaml", out=tmp_path / folder, workers=0, rounds=3, resume=True)
+    assert model_bytes(tmp_path / "flower") == model_bytes(tmp_path / "local")
     here = own_addresses()
     away = {(host, port) for host, port in destinations(log) if host not in here}
     assert away <= RAY_STARTS | resolvers()
