@@ -189,25 +189,25 @@ class Lab:
                     found.append(int(entry.name))
         return [pid for pid in found if pid != os.getpid()]
 
-    def close(self) -> bool:
-        """End everything; whether it ended when asked to, without being killed."""
+    def close(self) -> list[str]:
+        """End everything; the processes that did not end when asked to and had to be killed."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-        clean = True
-        try:
-            until(lambda: not self.survivors(), "all processes to end", 30)
-        except AssertionError:
-            clean = False
+                process.wait(60)
+        with contextlib.suppress(AssertionError):
+            until(lambda: not self.survivors(), "all processes to end", 60)
+        stubborn = []
         for pid in self.survivors():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                stubborn.append(command.decode(errors="replace"))
                 os.kill(pid, signal.SIGKILL)
         for process in self.processes.values():
             process.wait()
         until(lambda: not self.survivors(), "all processes to be gone", 30)
-        return clean
+        return stubborn
 
 
 def die_with_parent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -46,8 +47,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         until(lambda: lab.online() == set(NAMES), "all sites to be online")
         yield lab
     finally:
-        clean = lab.close()
-    assert clean
+        stubborn = lab.close()
+    assert stubborn == []
 
 
 def rounds(folder: Path) -> list[dict[str, Any]]:
@@ -99,7 +100,8 @@ def test_a_coordinator_that_is_killed_goes_on_to_the_same_models(lab: Lab, whole
     lab.wait_for_round("killed", 2)
     job = max((lab / "coordinator" / "jobs").iterdir(), key=lambda p: p.stat().st_mtime)
     lab.kill("coordinator-link")
-    os.kill(json.loads((job / "pid").read_text()), signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # it ends by itself when the SuperLink dies
+        os.kill(json.loads((job / "pid").read_text()), signal.SIGKILL)
     assert process.wait() == 1
     assert "add --resume to go on" in (lab / "run-killed.log").read_text()
     assert not (lab / "killed" / "summary.json").exists()

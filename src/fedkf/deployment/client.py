@@ -81,4 +81,5 @@ def main() -> None:
         install_from_fab=lambda *args, **options: None,
         get_load_client_app_fn=lambda *args, **options: lambda *app: client,
     )
+    programs.end_with_parent()
     flwr_clientapp()

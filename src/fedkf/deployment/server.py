@@ -305,4 +305,5 @@ def main() -> None:
         install_from_fab=lambda *args, **options: None,
         get_project_dir=lambda *args, **options: APP,
     )
+    programs.end_with_parent()
     flwr_serverapp()
