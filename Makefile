@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-browser lint format bench clean
+.PHONY: setup demo test test-browser test-deployment lint format bench clean
 
 setup: $(READY)
 
@@ -23,6 +23,10 @@ test: setup
 
 test-browser: setup
 	@FEDKF_BROWSER=required $(BIN)/python -m pytest -m browser
+
+# A coordinator and three sites over TLS as real processes; some die. About ten minutes.
+test-deployment: setup
+	@$(BIN)/python -m pytest -m deployment -x tests/deployment
 
 lint: setup
 	@$(BIN)/ruff check .

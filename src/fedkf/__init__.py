@@ -50,6 +50,6 @@ def __getattr__(name: str) -> Any:
 
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in ("metrics", "algorithms"):
+    if name in ("metrics", "algorithms", "flower"):
         return importlib.import_module(f"fedkf.{name}")
     raise AttributeError(f"module 'fedkf' has no attribute {name!r}")

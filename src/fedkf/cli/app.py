@@ -116,7 +116,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; 0 does everything in this one.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="Where clients run: local.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Where clients run: local or flower.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
@@ -375,5 +375,8 @@ def dashboard(
 # Commands with files of their own, which need what is defined above.
 from fedkf.cli import data as data_sets  # noqa: E402
 from fedkf.cli import experiments as experiments  # noqa: E402
+from fedkf.cli.deploy import coordinator, site  # noqa: E402
 
 app.add_typer(data_sets.commands)
+app.add_typer(coordinator, name="coordinator")
+app.add_typer(site, name="site")

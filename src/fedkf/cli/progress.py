@@ -115,5 +115,6 @@ def scores(record: Record) -> str:
             parts.append(
                 f"{name.upper()} AMP {100 * score['amp']:.1f} FM {score['fm']:.4f} "
                 f"WLP {100 * score['wlp']:.1f}"
+                + (f" ({len(score['clients'])} of {score['of']} clients)" if "of" in score else "")
             )
     return " | ".join(parts)

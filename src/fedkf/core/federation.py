@@ -225,6 +225,8 @@ class Federation:
                     "wlp": metrics.wlp(accuracy),
                 }
             scores[name] = {**summary, "clients": counts.clients, "accuracy": accuracy}
+            if len(counts.clients) < len(self.judges()):
+                scores[name]["of"] = len(self.judges())  # some did not answer
         return scores
 
     def judges(self) -> Sequence[int]:

@@ -62,3 +62,28 @@ class Versions:
                 file.unlink()
         if missing:
             raise FedkfError(f"{self.folder} lacks {min(missing)}, which the checkpoint names")
+
+    def keep_only(self, client: int, versions: Iterable[str]) -> None:
+        """Delete the client's other files, which nobody can ask for again."""
+        names = {self.path(client, version).name for version in versions}
+        for file in self.folder.glob(f"{client}-*.safetensors"):
+            if file.name not in names:
+                file.unlink(missing_ok=True)
+
+
+class Elsewhere(Versions):
+    """Which version each client holds, where the files themselves lie on the clients' own disks."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(folder or Path.cwd())
+
+    def discard(self, client: int, version: str) -> None:
+        """The next message to the client names what it must keep."""
+
+    def keep(self, client: int) -> list[str]:
+        """The versions that a resumed run may start from."""
+        latest = [self.latest[client]] if client in self.latest else []
+        return [*latest, *(version for k, version in self._old if k == client)]
+
+    def restore(self, latest: Iterable[tuple[int, str]]) -> None:
+        self.latest = dict(latest)

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -318,7 +318,14 @@ def work(connection: Connection, held: Sequence[Connection], desk: Desk, threads
             return
 
 
-def answer(desk: Desk, job: Job, down: Payload) -> tuple[dict[str, Any], bytes]:
+class Worktop(Protocol):
+    """Where jobs are done: a Desk, or what stands in for one."""
+
+    def step(self, job: Job, down: Payload) -> Reply: ...
+    def count(self, job: Job, down: Payload) -> Payload: ...
+
+
+def answer(desk: Worktop, job: Job, down: Payload) -> tuple[dict[str, Any], bytes]:
     """Do a job. What the algorithm raises is the client's failure; our own errors stop the run."""
     try:
         if job["do"] == "count":

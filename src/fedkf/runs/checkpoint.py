@@ -38,10 +38,10 @@ class CheckpointFolder:
     def journal(self) -> Path:
         return self.folder / "journal.jsonl"
 
-    def versions(self, name: str) -> Versions:
+    def versions(self, name: str, kind: type[Versions] = Versions) -> Versions:
         """A store of per-client files that takes part in every commit."""
         if name not in self.stores:
-            self.stores[name] = Versions(self.folder / name)
+            self.stores[name] = kind(self.folder / name)
         return self.stores[name]
 
     def open(self) -> Saved | None:

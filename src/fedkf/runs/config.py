@@ -21,7 +21,13 @@ from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Conf
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
 
-FREE_ON_RESUME = ("engine.name", "engine.workers", "output.")
+FREE_ON_RESUME = (
+    "engine.name",
+    "engine.workers",
+    "engine.address",
+    "federation.round_timeout",
+    "output.",
+)
 """Keys that may change when a run is resumed; federation.rounds may also grow."""
 
 

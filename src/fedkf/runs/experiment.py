@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -23,8 +23,9 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
 from fedkf.core.overall import FreshMemory
 from fedkf.core.payload import Payload, Weights, write_atomically
-from fedkf.core.server import Server
+from fedkf.core.server import Engine, Server
 from fedkf.core.task import Task
+from fedkf.core.versions import Versions
 from fedkf.data.describe import as_json, untested
 from fedkf.data.federated import FederatedData
 from fedkf.data.sources import Say
@@ -117,6 +118,10 @@ def execute(
             say("this run is already finished")
             return result_of(run, existing, given)
         check_device(config.engine.device)
+        if config.engine.name == "flower":
+            from fedkf.engines.simulation import check_installed
+
+            check_installed()
         algorithm = given.algorithm or make_algorithm(config)
         check_proxy(config, algorithm)
         if config.output.log is not None:
@@ -129,8 +134,15 @@ def execute(
         data = make_data(config, source)
         proxy = load_proxy(config, data.shape, say, given)
         task = make_task(config, data, algorithm, given)
+
+        def engine(states: Versions, codec: Codec, origin: Mapping[str, Any]) -> Engine:
+            host = ClientHost(algorithm, task, task.streams, states, data.client, codec)
+            return make_engine(config, host, data, say)
+
+        clients = Clients(data, lambda: as_json(data), engine)
+        origin = provenance(data, proxy)
         with reporting_disk_errors(run.path):
-            _execute(config, run, observers, say, algorithm, task, data, proxy)
+            carry_out(config, run, observers, say, algorithm, task, clients, proxy, origin)
         return result_of(run, config, given)
     finally:
         run.release()
@@ -144,16 +156,44 @@ def check_device(device: str) -> None:
             raise UserError(f"engine.device is {device!r} but PyTorch finds no CUDA here")
 
 
-def _execute(
+class Population(Protocol):
+    """Who takes part, as far as the server must know."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def sizes(self) -> dict[int, int]: ...
+    @property
+    def test_sizes(self) -> Sequence[int]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def class_names(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients: who they are, what partition.json says of them, and how they are reached."""
+
+    population: Population
+    described: Callable[[], bytes]
+    engine: Callable[[Versions, Codec, Mapping[str, Any]], Engine]
+    states: type[Versions] = Versions
+
+
+def carry_out(
     config: Config,
     run: RunFolder,
     observers: Sequence[Observer],
     say: Say,
     algorithm: Algorithm,
     task: Task,
-    data: FederatedData,
+    clients: Clients,
     proxy: torch.Tensor | None,
+    origin: dict[str, Any],
 ) -> None:
+    """All rounds of a run, or those that are left, and its files."""
+    data = clients.population
     settings, sizes = config.federation, data.sizes
     active = active_clients(settings.fraction, len(sizes))
     if settings.min_clients > active:
@@ -161,8 +201,8 @@ def _execute(
             f"federation.min_clients is {settings.min_clients} but a round has {active} clients"
         )
     checkpoint = CheckpointFolder(run / "checkpoint")
+    states = checkpoint.versions("clients", clients.states)
     saved = checkpoint.open()
-    origin = provenance(data, proxy)
     if saved is not None:
         began = run.provenance() or origin
         for key, what in (("data_sha256", "data"), ("proxy_sha256", "proxy data")):
@@ -174,19 +214,18 @@ def _execute(
             raise UserError(f"the model is not the one that the run in {run.path} began with")
         task.initial_weights = start
     else:
-        write_atomically(run / "partition.json", as_json(data))
+        write_atomically(run / "partition.json", clients.described())
         for text in untested(zip(data.names, data.test_sizes, strict=True)):
             say(text)
     run.repair_rounds(saved.record if saved else None)
     run.write_config(config, origin)
     (run / "summary.json").unlink(missing_ok=True)
-    ledger, states = Ledger(), checkpoint.versions("clients")
+    ledger = Ledger()
     ledger.up(Payload(sizes={"train": 0}), training=True, copies=len(sizes))
     codec = Codec(config.transport.downlink, config.transport.uplink)
-    host = ClientHost(algorithm, task, task.streams, states, data.client, codec)
     writer = Writer(run, settings.rounds)
     with recording_the_end(writer):
-        engine = LocalEngine(host, data, choose_workers(config, active), config.engine.threads, say)
+        engine = clients.engine(states, codec, origin)
         oldest = config.overall.max_staleness
 
         def make_memory(name: str, counts: Mapping[int, int]) -> Memory:
@@ -230,6 +269,25 @@ def _execute(
                 observer.run_ended()
         finish(run, config, algorithm, readouts, ledger, card(config, data))
         writer.set_status("finished")
+
+
+def make_engine(config: Config, host: ClientHost, data: FederatedData, say: Say) -> Engine:
+    """Where the clients' work is done."""
+    settings = config.engine
+    workers = choose_workers(config, active_clients(config.federation.fraction, len(data.sizes)))
+    if settings.name == "local":
+        return LocalEngine(host, data, workers, settings.threads, say)
+    from fedkf.engines.simulation import SimulationEngine
+
+    return SimulationEngine(
+        host,
+        data,
+        workers,
+        settings.threads,
+        settings.address,
+        config.federation.round_timeout,
+        config.federation.min_clients,
+    )
 
 
 def shapes(weights: Weights) -> dict[str, Any]:

@@ -117,6 +117,9 @@ class FederationSettings(Section):
         None, description="evaluate on a sample of so many clients; none means all"
     )
     min_clients: Count = Field(1, description="usable uploads that a round needs")
+    round_timeout: Positive | None = Field(
+        None, description="seconds that flower waits for a round's clients; none means no limit"
+    )
 
 
 class Overall(Section):
@@ -164,12 +167,17 @@ class Generator(Section):
 class EngineSettings(Section):
     """Where the clients' work is done; workers have no influence on results."""
 
-    name: Literal["local"] = Field("local", description="local: worker processes on this machine")
+    name: Literal["local", "flower"] = Field(
+        "local", description="local (worker processes on this machine) or flower (its simulation)"
+    )
     workers: Annotated[int, Field(ge=0)] | None = Field(
         None, description="processes; none means one a core, 0 everything in this process"
     )
     threads: Count = Field(1, description="of PyTorch in each process; results depend on it")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    address: str | None = Field(
+        None, description="of a running Ray cluster for flower; none starts one on this machine"
+    )
 
     @field_validator("device")
     @classmethod

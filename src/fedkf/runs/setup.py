@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -191,9 +191,20 @@ def model_factory(
     return partial(models.build, "model.name", make, offered)
 
 
+class Known(Protocol):
+    """What a task must know of the data."""
+
+    @property
+    def sizes(self) -> dict[int, int]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def classes(self) -> int: ...
+
+
 def make_task(
     config: Config,
-    data: FederatedData,
+    data: Known,
     algorithm: Algorithm,
     given: Objects = Objects(),  # noqa: B008
 ) -> Task:
@@ -201,7 +212,8 @@ def make_task(
     settings, generator = config.federation, config.generator
     steps: int | None = None
     if settings.steps == "equal":
-        steps = max(1, len(data.labels) // (len(data.names) * settings.batch_size))
+        samples = sum(data.sizes.values())
+        steps = max(1, samples // (len(data.sizes) * settings.batch_size))
     elif isinstance(settings.steps, int):
         steps = settings.steps
     offered = {
@@ -266,7 +278,7 @@ def read_generator(path: str, task: Task) -> Weights:
     return weights
 
 
-def provenance(data: FederatedData, stand_in: torch.Tensor | None = None) -> dict[str, Any]:
+def provenance(data: FederatedData | None, stand_in: torch.Tensor | None = None) -> dict[str, Any]:
     """What a stranger needs to know to repeat the run exactly."""
     versions = {"python": platform.python_version()}
     for package in ("fedkf", "torch", "numpy", "safetensors"):
@@ -280,7 +292,7 @@ def provenance(data: FederatedData, stand_in: torch.Tensor | None = None) -> dic
             "cores": os.cpu_count(),
         },
         "revision": revision(),
-        "data_sha256": data.digest(),
+        **({} if data is None else {"data_sha256": data.digest()}),
         **({} if stand_in is None else {"proxy_sha256": proxy.digest(stand_in)}),
     }
 

@@ -17,10 +17,10 @@ from fedkf.data.federated import normalise, resize
 from fedkf.runs.schema import Config
 
 if TYPE_CHECKING:
-    from fedkf.data.federated import FederatedData
+    from fedkf.runs.experiment import Population
 
 
-def card(config: Config, data: FederatedData) -> dict[str, Any]:
+def card(config: Config, data: Population) -> dict[str, Any]:
     """What is needed, beside the weights, to rebuild and to use the model."""
     return {
         "model": config.model.name,

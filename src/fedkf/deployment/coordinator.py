@@ -1,0 +1,232 @@
+"""A coordinator: its folder, the sites it knows, and the runs it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.federation import Record
+from fedkf.core.payload import write_atomically
+from fedkf.deployment import programs
+from fedkf.runs.config import parse, parse_yaml
+from fedkf.runs.schema import Config
+from fedkf.runs.store import RunFolder
+
+VARIABLE = "FEDKF_COORDINATOR"
+FILE = "coordinator.yaml"
+APP = Path(__file__).parent / "flower_app"
+PATIENCE = 180.0
+"""Seconds in which Flower must have started a run's server process."""
+
+
+class Coordinator:
+    """COORDINATOR: certificates, registered sites, Flower's database, and the jobs of runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    # -- beginning ------------------------------------------------------------------------------
+
+    def create(self, hosts: Sequence[str], port: int) -> None:
+        from fedkf.deployment.keys import make_certificates
+
+        if (self / FILE).exists():
+            raise UserError(f"{self.path} is a coordinator already")
+        (self / "jobs").mkdir(parents=True, exist_ok=True)
+        os.chmod(self.path, 0o700)
+        make_certificates(self.path, hosts)
+        (self / "flwr").mkdir(exist_ok=True)
+        write_atomically(self / "sites.json", b"{}\n")
+        content = {"hosts": list(hosts), "port": port}
+        (self / FILE).write_text(yaml.safe_dump(content, sort_keys=False))
+
+    @property
+    def port(self) -> int:
+        return int(self._settings()["port"])
+
+    def _settings(self) -> dict[str, Any]:
+        file = self / FILE
+        if not file.is_file():
+            raise UserError(f"{self.path} holds no {FILE}; fedkf coordinator init makes one")
+        content = parse_yaml(file.read_text("utf-8"), str(file))
+        if not isinstance(content, dict) or not isinstance(content.get("port"), int):
+            raise UserError(f"{file} must hold hosts and a port")
+        return content
+
+    def environment(self) -> dict[str, str]:
+        """Of Flower's programs; it also tells them where the SuperLink is."""
+        address = f"127.0.0.1:{self.port}"
+        certificate = json.dumps(str(self / "ca.crt"))
+        connection = (
+            f'[superlink]\ndefault = "{programs.LINK}"\n\n[superlink.{programs.LINK}]\n'
+            f'address = "{address}"\nroot-certificates = {certificate}\n'
+        )
+        file = self / "flwr" / "config.toml"
+        if not file.exists() or file.read_text() != connection:
+            write_atomically(file, connection.encode())
+        return programs.environment(self / "flwr", {VARIABLE: str(self.path)}, self / "bin")
+
+    def start(self, host: str) -> NoReturn:
+        """Become this coordinator's SuperLink."""
+        arguments = [
+            *("--ssl-ca-certfile", str(self / "ca.crt")),
+            *("--ssl-certfile", str(self / "server.crt")),
+            *("--ssl-keyfile", str(self / "server.key")),
+            "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation",
+            *("--host", host, "--port", str(self.port)),
+            *("--database", str(self / "flower.db")),
+        ]
+        programs.stand_in(self / "bin", "flwr-serverapp", "fedkf.deployment.server")
+        environment = self.environment()
+        os.chdir(self.path)
+        programs.become("flower-superlink", arguments, environment)
+
+    # -- sites ----------------------------------------------------------------------------------
+
+    def nodes(self) -> dict[str, int]:
+        """The node of every registered site, in the order of registration."""
+        content: dict[str, int] = json.loads((self / "sites.json").read_bytes())
+        return content
+
+    def add(self, name: str, key: Path) -> None:
+        """Register a site by its public key. Its node is known by that key, not by what it says."""
+        nodes = self.nodes() if self._settings() else {}
+        if name in nodes:
+            raise UserError(f"{name} is registered already; remove it first")
+        if not key.is_file():
+            raise UserError(f"{key} is not there; it is the site's node.pub")
+        arguments = ["supernode", "register", str(key), programs.LINK, "--name", name]
+        answer = programs.flwr(arguments, self.environment())
+        self._write({**nodes, name: int(answer["node-id"])})
+
+    def remove(self, name: str) -> None:
+        nodes = self.nodes() if self._settings() else {}
+        if name not in nodes:
+            raise UserError(f"no site {name!r}; registered are {', '.join(nodes) or 'none'}")
+        arguments = ["supernode", "unregister", str(nodes.pop(name)), programs.LINK]
+        programs.flwr(arguments, self.environment())
+        self._write(nodes)
+
+    def _write(self, nodes: dict[str, int]) -> None:
+        write_atomically(self / "sites.json", (json.dumps(nodes, indent=2) + "\n").encode())
+
+    def statuses(self) -> dict[str, str]:
+        """Whether each registered site is connected."""
+        answer = programs.flwr(["supernode", "list", programs.LINK], self.environment())
+        found = {str(node["node-id"]): str(node["status"]) for node in answer["nodes"]}
+        return {name: found.get(str(node), "unknown") for name, node in self.nodes().items()}
+
+    # -- runs -----------------------------------------------------------------------------------
+
+    def job(self, name: str) -> Job:
+        if not name or not name.isalnum():
+            raise UserError(f"job={name!r} names no job; fedkf coordinator run makes one")
+        return Job(self / "jobs" / name)
+
+    def submit(self, config: Config, out: Path, resume: bool, wait: float) -> Job:
+        """Hand a run to Flower."""
+        self._settings()
+        job = self.job(secrets.token_hex(8))
+        job.create(config, out, resume, wait)
+        arguments = ["run", str(APP), programs.LINK, "--run-config", f'job="{job.folder.name}"']
+        answer = programs.flwr(arguments, self.environment())
+        job.tell(run=str(answer["run-id"]))
+        return job
+
+
+@dataclass(frozen=True)
+class Job:
+    """COORDINATOR/jobs/NAME: what a run is to do, what it says, and how it ended."""
+
+    folder: Path
+
+    def create(self, config: Config, out: Path, resume: bool, wait: float) -> None:
+        self.folder.mkdir(parents=True)
+        content = {"out": str(out.absolute()), "resume": resume, "wait": wait}
+        content["config"] = config.model_dump(mode="json")
+        (self.folder / "job.json").write_text(json.dumps(content))
+
+    def _content(self) -> dict[str, Any]:
+        try:
+            content: dict[str, Any] = json.loads((self.folder / "job.json").read_bytes())
+        except FileNotFoundError:
+            raise UserError(f"there is no job {self.folder.name}") from None
+        return content
+
+    def config(self) -> Config:
+        return parse(self._content()["config"])
+
+    @property
+    def out(self) -> Path:
+        return Path(self._content()["out"])
+
+    @property
+    def resume(self) -> bool:
+        return bool(self._content()["resume"])
+
+    @property
+    def wait(self) -> float:
+        return float(self._content()["wait"])
+
+    def say(self, text: str) -> None:
+        with open(self.folder / "said", "a", encoding="utf-8") as file:
+            file.write(" ".join(text.split()) + "\n")
+
+    def said(self) -> list[str]:
+        file = self.folder / "said"
+        return file.read_text("utf-8").splitlines() if file.exists() else []
+
+    def tell(self, **facts: Any) -> None:
+        for key, value in facts.items():
+            write_atomically(self.folder / key, json.dumps(value).encode())
+
+    def told(self, key: str) -> Any:
+        file = self.folder / key
+        return json.loads(file.read_bytes()) if file.exists() else None
+
+    def follow(self, say: Callable[[str], None], on_round: Callable[[Record], None]) -> None:
+        """Watch the run until it ends; raises what ended it, if it did not end well."""
+        began, heard, seen = time.monotonic(), 0, len(RunFolder(self.out).rounds())
+        while True:
+            ended = self.told("exit")
+            pid = self.told("pid")
+            gone = pid is not None and not alive(pid)
+            for text in self.said()[heard:]:
+                say(text)
+                heard += 1
+            for record in RunFolder(self.out).rounds()[seen:] if pid is not None else []:
+                on_round(record)
+                seen += 1
+            if ended is not None:
+                break
+            if gone:
+                raise FedkfError("the run's server process died; add --resume to go on")
+            if pid is None and time.monotonic() - began > PATIENCE:
+                log = self.folder.parents[1] / "flwr-serverapp.log"
+                raise FedkfError(f"Flower did not start the run; {log} may say why")
+            time.sleep(0.3)
+        if ended:
+            raise (UserError if ended == 2 else FedkfError)(str(self.told("message")))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,109 @@
+"""Flower's programs, always started with every switch that keeps them to themselves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.engines.flower import INSTALL
+from fedkf.engines.local import end_with
+from fedkf.engines.simulation import QUIET
+
+LINK = "lab"
+"""The name of the coordinator's connection in Flower's own configuration."""
+
+
+def program(name: str) -> str:
+    """The path of one of Flower's programs, preferably beside this Python."""
+    places = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    found = shutil.which(name, path=os.pathsep.join(places))
+    if found is None:
+        raise UserError(f"{name} is not there; a deployment needs Flower: {INSTALL}")
+    return found
+
+
+def environment(home: Path, more: Mapping[str, str], first: Path | None = None) -> dict[str, str]:
+    """Of a program of Flower's: private, with a home of its own, and our Python's programs first.
+
+    The path begins with `first`, where a site puts the programs that stand in for Flower's.
+    """
+    path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    if first is not None:
+        path.insert(0, str(first))
+    joined = os.pathsep.join(path)
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": joined, **more}
+
+
+def stand_in(folder: Path, name: str, module: str) -> None:
+    """A program in `folder` that runs `main` of a module of ours under the name of Flower's."""
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    # Flower drops what its programs say, so it goes to a file.
+    log = str(folder.parent / f"{name}.log")
+    file.write_text(
+        f"#!{sys.executable}\nimport os\n\n"
+        f"log = os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)\n"
+        "os.dup2(log, 1)\nos.dup2(log, 2)\n\n"
+        f"from {module} import main\n\nmain()\n"
+    )
+    file.chmod(0o700)
+
+
+def replace(name: str, **functions: Any) -> None:
+    """Put ours in the place of functions of a module of Flower's, or end if it has changed."""
+    module = importlib.import_module(name)
+    for key, function in functions.items():
+        if not hasattr(module, key):
+            raise SystemExit("fedkf: this version of Flower is not known, so nothing is run")
+        setattr(module, key, function)
+
+
+def end_with_parent() -> None:
+    """End soon after the process that started this one: an orphan would try for minutes."""
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def become(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Turn this process into a program of Flower's: whoever ends it, ends that."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(program(name), [name, *arguments], dict(environment))
+
+
+def flwr(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run Flower's command line and return the object that it prints."""
+    command = [program("flwr"), *arguments, "--format", "json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=dict(environment), timeout=300
+    )
+    try:
+        text = done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1]
+        answer: dict[str, Any] = json.loads(text)
+    except ValueError:
+        answer = {}
+    if done.returncode or not answer.get("success"):
+        said = str(answer.get("error-message") or done.stderr or done.stdout)
+        raise FedkfError(f"Flower could not do it ({' '.join(arguments[:2])}): {last_line(said)}")
+    return answer
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip(" │╭╮╰╯─") for line in text.splitlines()]
+    return next((line for line in reversed(lines) if line), "it said nothing")[:300]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,309 @@
+"""The coordinator's side of the Flower app: the round loop over whoever is connected.
+
+Whoever reaches the SuperLink's port may ask it to run an app. Started with `fedkf coordinator
+start`, it runs no code but the installed package's, and only for jobs of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+from fedkf.core.client import Call
+from fedkf.core.codec import Codec
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.federation import Record
+from fedkf.core.server import Engine
+from fedkf.core.versions import Elsewhere, Versions
+from fedkf.data.sources import Source
+from fedkf.deployment import programs
+from fedkf.deployment.coordinator import APP, VARIABLE, Coordinator, Job
+from fedkf.engines.flower import FlowerEngine
+from fedkf.runs.config import refuse_changes
+from fedkf.runs.experiment import Clients, carry_out, reporting_disk_errors
+from fedkf.runs.schema import Config
+from fedkf.runs.setup import (
+    check_proxy,
+    load_proxy,
+    make_algorithm,
+    make_task,
+    provenance,
+    settle,
+)
+from fedkf.runs.store import RunFolder
+
+HOUR = 3600.0
+server = ServerApp()
+
+
+@server.main()
+def carry_out_job(grid: Grid, context: Context) -> None:
+    """Carry out the job that the run's configuration names, and say how it ended."""
+    folder = os.environ.get(VARIABLE)
+    if folder is None:
+        raise UserError("the SuperLink was not started with fedkf coordinator start")
+    coordinator = Coordinator(Path(folder))
+    job = coordinator.job(str(context.run_config["job"]))
+    job.tell(pid=os.getpid())
+    try:
+        execute(grid, coordinator, job)
+        job.tell(exit=0, message="")
+    except BaseException as error:
+        traceback.print_exc()
+        text = str(error) if isinstance(error, FedkfError) else f"{type(error).__name__}: {error}"
+        job.tell(exit=getattr(error, "exit_code", 1), message=text)
+        raise
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The sites of a run, as far as the coordinator knows them."""
+
+    names: list[str]
+    sizes: dict[int, int]
+    test_sizes: list[int]
+    shape: tuple[int, ...]
+    class_names: list[str]
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    def described(self) -> bytes:
+        """partition.json, with sizes only: the classes that a site holds are its own affair."""
+        clients = [
+            {"id": k, "name": name, "train": self.sizes[k], "test": self.test_sizes[k]}
+            for k, name in enumerate(self.names)
+        ]
+        about = {"classes": self.classes, "class_names": self.class_names, "shape": self.shape}
+        return (json.dumps({**about, "clients": clients}, indent=2) + "\n").encode()
+
+    @classmethod
+    def read(cls, run: RunFolder) -> Sites:
+        about = run.read_json("partition.json")
+        clients = about["clients"]
+        return cls(
+            [c["name"] for c in clients],
+            {c["id"]: c["train"] for c in clients},
+            [c["test"] for c in clients],
+            tuple(about["shape"]),
+            about["class_names"],
+        )
+
+    def settled(self, config: Config) -> Config:
+        """The configuration with everything spelled out that depends on who takes part."""
+        nobody = np.zeros(0, dtype=np.int64)
+        inputs = np.zeros((0, *self.shape), dtype=np.float32)
+        source = Source(inputs, nobody, self.class_names, nobody, self.names)
+        data = config.data.model_copy(update={"partition": None})
+        return settle(config.model_copy(update={"data": data}), source)
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.described()).hexdigest()
+
+
+def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
+    """The run of a job, begun or resumed."""
+    config, say = job.config(), job.say
+    run = RunFolder(job.out)
+    with reporting_disk_errors(run.path):
+        run.claim(job.resume)
+    try:
+        existing = run.config() if run.begun() else None
+        if existing and run.finished() and len(run.rounds()) >= config.federation.rounds:
+            return
+        algorithm = make_algorithm(config)
+        check_proxy(config, algorithm)
+        if isinstance(config.data.proxy, float):
+            raise UserError("data.proxy: a share of the sites' data cannot be had; name other data")
+        nodes = coordinator.nodes
+        experiment = secrets.token_hex(16)
+        if existing is not None:
+            sites = Sites.read(run)
+            refuse_changes(existing, sites.settled(config))
+            experiment = str(run.provenance()["experiment"])
+        else:
+            sites = gather(grid, nodes(), config, experiment, job.wait, say)
+        config = sites.settled(config)
+        if missing := [name for name in sites.names if name not in nodes()]:
+            say(f"not registered any more: {', '.join(missing)}")
+        online = reachable(grid, nodes, sites.names)
+        assemble(online, sites.names, job.wait, say)
+        task = make_task(config, sites, algorithm)
+        proxy = load_proxy(config, sites.shape, say)
+        told = wire_config(config, task.training.steps_per_epoch or "own")
+
+        def engine(states: Versions, codec: Codec, origin: Mapping[str, Any]) -> Engine:
+            assert isinstance(states, Elsewhere)
+            head = {"config": told, "experiment": str(origin["experiment"])}
+
+            def more(call: Call) -> dict[str, Any]:
+                return {**head, "keep": states.keep(call.client)}
+
+            return FlowerEngine(
+                grid,
+                online,
+                timeout=config.federation.round_timeout or HOUR,
+                need=config.federation.min_clients,
+                more=more,
+                pause=0.5,
+            )
+
+        origin = {
+            **provenance(None, proxy),
+            "data_sha256": sites.digest(),
+            "experiment": experiment,
+        }
+        clients = Clients(sites, sites.described, engine, Elsewhere)
+        with reporting_disk_errors(run.path):
+            carry_out(config, run, [], say, algorithm, task, clients, proxy, origin)
+        failed_everywhere(run.rounds())
+    finally:
+        run.release()
+
+
+def failed_everywhere(history: list[Record]) -> None:
+    """A run whose last round nobody judged has no result to show."""
+    last = history[-1]["readouts"] or {}
+    if not any(score["clients"] for score in last.values()):
+        raise FedkfError("no site answered the last evaluation; resume the run with more rounds")
+
+
+def wire_config(config: Config, steps: int | str) -> str:
+    """What the sites are told: everything but where the coordinator keeps its own files.
+
+    `steps` stands for "equal", which a site by itself cannot know.
+    """
+    content = config.model_dump(mode="json")
+    content["federation"]["steps"] = steps
+    content["data"].update(source="site", path=None, proxy=None)
+    content["output"]["dir"] = content["engine"]["address"] = None
+    return json.dumps(content)
+
+
+def reachable(
+    grid: Grid, nodes: Callable[[], Mapping[str, int]], names: list[str]
+) -> Callable[[], dict[int, int]]:
+    """Which node serves which client, of those that are connected now."""
+
+    def now() -> dict[int, int]:
+        registered, online = nodes(), set(grid.get_node_ids())
+        return {
+            k: registered[name]
+            for k, name in enumerate(names)
+            if name in registered and registered[name] in online
+        }
+
+    return now
+
+
+def assemble(
+    online: Callable[[], Mapping[int, int]],
+    names: list[str],
+    wait: float,
+    say: Callable[[str], None],
+) -> None:
+    """Give the sites of a run time to connect, so that a resumed one goes on with all of them."""
+    deadline = time.monotonic() + wait
+    while len(there := online()) < len(names) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    if missing := [name for k, name in enumerate(names) if k not in there]:
+        say(f"not connected within {wait:g} s: {', '.join(missing)}")
+
+
+def gather(
+    grid: Grid,
+    registered: Mapping[str, int],
+    config: Config,
+    experiment: str,
+    wait: float,
+    say: Callable[[str], None],
+) -> Sites:
+    """Ask every registered site for its sizes; those that agree to the run are its clients."""
+    names = list(registered)
+    if not names:
+        raise UserError("no site is registered; fedkf coordinator add registers one")
+    if config.data.class_names is None:
+        raise UserError("data.class_names is missing: in a deployment the configuration names them")
+    head = {"config": wire_config(config, "own"), "experiment": experiment}
+    found: dict[str, Mapping[str, Any]] = {}
+    deadline = time.monotonic() + wait
+    asked: dict[str, str] = {}
+    silent = set(names)
+    while silent and time.monotonic() < deadline:
+        online = set(grid.get_node_ids())
+        news = [n for n in silent if registered[n] in online and n not in asked.values()]
+        messages = [
+            Message(
+                RecordDict({"call": ConfigRecord(dict(head))}), registered[n], MessageType.QUERY
+            )
+            for n in news
+        ]
+        asked.update(zip(grid.push_messages(messages) if messages else [], news, strict=True))
+        for reply in grid.pull_messages(list(asked)) if asked else []:
+            name = asked.pop(reply.metadata.reply_to_message_id)
+            if reply.has_error():
+                continue  # asked again when it is back
+            silent.discard(name)
+            answer = reply.content.config_records["reply"]
+            if "error" in answer:
+                say(f"{name} does not take part: {answer['error']!s}")
+            else:
+                found[name] = answer
+                say(f"{name} takes part with {answer['train']!s} training samples")
+        time.sleep(0.5)
+    if silent:
+        say(f"not connected within {wait:g} s: {', '.join(sorted(silent))}")
+    return agreed(found, [name for name in names if name in found], config, say)
+
+
+def agreed(
+    found: Mapping[str, Mapping[str, Any]],
+    names: list[str],
+    config: Config,
+    say: Callable[[str], None],
+) -> Sites:
+    """The sites whose samples have the shape that most have."""
+    shapes = [tuple(found[name]["shape"]) for name in names]
+    if len(names) < config.federation.min_clients:
+        raise FedkfError(
+            f"{len(names)} sites take part and federation.min_clients is "
+            f"{config.federation.min_clients}"
+        )
+    shape = max(shapes, key=shapes.count)
+    odd = [n for n, own in zip(names, shapes, strict=True) if own != shape]
+    for name in odd:
+        say(f"{name} does not take part: its samples have shape {list(found[name]['shape'])}")
+    names = [name for name in names if name not in odd]
+    return Sites(
+        names,
+        {k: int(found[name]["train"]) for k, name in enumerate(names)},
+        [int(found[name]["test"]) for name in names],
+        shape,
+        list(config.data.class_names or []),
+    )
+
+
+def main() -> None:
+    """Run the coordinator's server, whatever app came with the request."""
+    from flwr.superlink.cli.flwr_serverapp import flwr_serverapp
+
+    programs.replace(
+        "flwr.superlink.runtime.run_serverapp",
+        install_from_fab=lambda *args, **options: None,
+        get_project_dir=lambda *args, **options: APP,
+    )
+    programs.end_with_parent()
+    flwr_serverapp()

@@ -1,0 +1,251 @@
+"""A site: its file, its data, and what it lets out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import Field, ValidationError
+
+from fedkf.core.client import ALWAYS_DISCLOSED, Call, ClientHost, Reply
+from fedkf.core.codec import Codec
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.payload import Payload
+from fedkf.core.versions import Versions
+from fedkf.data import sources
+from fedkf.data.federated import FederatedData
+from fedkf.deployment import programs
+from fedkf.runs.config import explain, parse, parse_yaml
+from fedkf.runs.schema import Config, Section
+from fedkf.runs.setup import make_algorithm, make_data, make_task, settle
+
+VARIABLE = "FEDKF_SITE"
+FILE = "site.yaml"
+Share = Literal["losses", "local_loss", "label_counts", "feature_statistics"]
+
+
+class SiteRefusal(FedkfError):
+    """Something that the site does not do; the sentence holds nothing private and may leave it."""
+
+
+class SiteData(Section):
+    """The site's own samples."""
+
+    source: str = Field("folder", description="folder (CLASS/image), npz or package.module:object")
+    path: str | None = Field(None, description="of the folder or file; never leaves the site")
+
+
+class Site(Section):
+    """What a site is and what it allows."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    coordinator: Annotated[str, Field(pattern=r"^.+:\d+$")]
+    data: SiteData = SiteData()
+    allow: list[str] = Field([], description="package.module:object that a config may name")
+    share: list[Share] = Field([], description="what may leave beside weights, sizes and counts")
+    device: str = Field("cpu", description="cpu, cuda or cuda:N")
+
+
+TEMPLATE = """\
+# What this site is and what it allows. Nothing in this file leaves the site.
+name: {name}
+coordinator: {coordinator}   # HOST:PORT, as in the coordinator's certificate (ca.crt)
+
+data:
+  source: folder             # folder (CLASS/image), npz, or package.module:object
+  path: null                 # where the samples lie
+
+# Code beyond the installed package that a configuration may name, such as clinic.models:make.
+allow: []
+
+# What may leave beside model weights, the number of samples, and counts of correct answers:
+# losses (training losses, for monitoring), local_loss (q-FFL, AFL), label_counts (FedGen),
+# feature_statistics (CCVR). An algorithm that needs more than is listed is refused.
+share: []
+
+device: cpu
+"""
+
+
+class SiteFolder:
+    """SITE: its file, its keys, and the private state of every experiment."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def create(self, name: str, coordinator: str, certificate: Path) -> None:
+        from fedkf.deployment.keys import make_node_key
+
+        if (self / FILE).exists():
+            raise UserError(f"{self.path} is a site already")
+        if not certificate.is_file():
+            raise UserError(f"--certificate {certificate} is not there; the coordinator has it")
+        content = TEMPLATE.format(name=name, coordinator=coordinator)
+        validate(parse_yaml(content, FILE), FILE)
+        self.path.mkdir(parents=True, exist_ok=True)
+        os.chmod(self.path, 0o700)
+        shutil.copyfile(certificate, self / "ca.crt")
+        make_node_key(self.path)
+        (self / FILE).write_text(content)
+
+    def read(self) -> Site:
+        file = self / FILE
+        if not file.is_file():
+            raise UserError(f"{self.path} holds no {FILE}; fedkf site init makes one")
+        return validate(parse_yaml(file.read_text("utf-8"), str(file)), str(file))
+
+    def start(self) -> NoReturn:
+        """Become this site's SuperNode."""
+        site = self.read()
+        own = self / "bin"
+        programs.stand_in(own, "flwr-clientapp", "fedkf.deployment.client")
+        environment = programs.environment(self / "flwr", {VARIABLE: str(self.path)}, own)
+        arguments = [
+            *("--superlink", site.coordinator),
+            *("--root-certificates", str(self / "ca.crt")),
+            *("--auth-supernode-private-key", str(self / "node.key")),
+            *("--host", "127.0.0.1", "--port", str(programs.free_port())),
+        ]
+        os.chdir(self.path)
+        programs.become("flower-supernode", arguments, environment)
+
+
+def validate(content: Any, where: str) -> Site:
+    try:
+        return Site.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"{where}: {explain(error)}") from None
+
+
+# -- what an experiment may do here ------------------------------------------------------------
+
+
+def own_config(site: Site, received: Mapping[str, Any]) -> Config:
+    """The coordinator's configuration with this site's data, if it asks for nothing forbidden."""
+    config = parse(received)
+    for key, value in (
+        ("algorithm.name", config.algorithm.name),
+        ("model.name", config.model.name),
+        ("generator.name", config.generator.name),
+        ("generator.samples", config.generator.samples),
+    ):
+        if ":" in value and value not in site.allow:
+            raise SiteRefusal(f"{key} {value!r} is not among what its site file allows")
+    if config.generator.start is not None:
+        raise SiteRefusal("generator.start names a file, which the site does not read")
+    if config.data.class_names is None:
+        raise SiteRefusal("the configuration does not name the classes (data.class_names)")
+    data = config.data.model_copy(
+        update={
+            "source": site.data.source,
+            "path": site.data.path,
+            "partition": "iid",
+            "clients": 1,
+            "limit": None,
+            "shift": [],
+            "proxy": None,
+        }
+    )
+    engine = config.engine.model_copy(update={"device": site.device})
+    return config.model_copy(update={"data": data, "engine": engine})
+
+
+def load_data(config: Config) -> tuple[Config, FederatedData]:
+    """This site's samples, checked against the configuration's class names."""
+    settings = config.data
+    try:
+        source = sources.load(
+            settings.source,
+            settings.path,
+            settings.class_names,
+            settings.image_size,
+            least_classes=1,
+        )
+    except UserError as error:
+        unknown = re.fullmatch(r"class '.*' is not in data\.class_names", str(error))
+        print(f"fedkf site: {error}", file=sys.stderr)  # here, where its paths are no secret
+        what = "holds a class that data.class_names lacks" if unknown else "could not be read"
+        raise SiteRefusal(f"its data {what}; its own log says more") from error
+    # All of it is one client's, whoever owned it in the source.
+    source = replace(source, owners=None, owner_names=())
+    config = settle(config, source)
+    return config, make_data(config, source)
+
+
+class Host:
+    """Runs the steps of one experiment on this site's data."""
+
+    def __init__(self, folder: SiteFolder, received: Mapping[str, Any], experiment: str) -> None:
+        if not re.fullmatch(r"[0-9a-f]{8,64}", experiment):
+            raise SiteRefusal("the experiment has no proper id")
+        self.site = folder.read()
+        self.config, self.data = load_data(own_config(self.site, received))
+        self.algorithm = make_algorithm(self.config)
+        lacking = [kind for kind in self.algorithm.discloses if kind not in self.site.share]
+        if lacking:
+            raise SiteRefusal(
+                f"{self.config.algorithm.name} would send {lacking[0]}, "
+                "which its site file does not share"
+            )
+        self._folder = folder / "state" / experiment
+
+    @cached_property
+    def states(self) -> Versions:
+        return Versions(self._folder)
+
+    def hello(self) -> dict[str, Any]:
+        """What the coordinator must know to begin."""
+        return {
+            "train": self.data.sizes[0],
+            "test": self.data.test_sizes[0],
+            "shape": list(self.data.shape),
+        }
+
+    def perform(self, call: Call, down: Payload, keep: list[str]) -> Reply:
+        import torch
+
+        step = getattr(self.algorithm, call.step, None)
+        if call.step.startswith("_") or not callable(step):
+            raise SiteRefusal(f"{self.algorithm.name} has no step {call.step!r}")
+        for version in (call.version, call.start or "0.0"):
+            if not re.fullmatch(r"\d+\.\d+", version):  # it becomes a file's name
+                raise SiteRefusal(f"{version!r} is no version of its state")
+        torch.set_num_threads(self.config.engine.threads)
+        self.states.keep_only(call.client, keep)
+        if call.start is not None and not self.states.path(call.client, call.start).exists():
+            raise SiteRefusal("its private state of that round is not on its disk any more")
+        task = make_task(self.config, self.data, self.algorithm)
+        data = self.data.to(task.device, task.layout)
+        transport = Codec(self.config.transport.downlink, self.config.transport.uplink)
+        host = ClientHost(
+            self.algorithm,
+            task,
+            task.streams,
+            self.states,
+            lambda client: data.client(0),
+            transport,
+        )
+        reply = host.perform(call, down)
+        assert reply.upload is not None
+        return Reply(call, self.released(call, reply.upload), reply.wrote_state)
+
+    def released(self, call: Call, upload: Payload) -> Payload:
+        """What of an upload leaves: losses only if the site's file says so."""
+        allowed = {*ALWAYS_DISCLOSED, *self.site.share}
+        if call.step != "evaluate" and "losses" not in self.site.share:
+            allowed.discard("monitoring")
+        kept = Payload()
+        for group, kind in upload.kinds.items():
+            if kind in allowed:
+                kept.add(group, {**upload[group], **upload.numbers[group]}, kind)
+        return kept

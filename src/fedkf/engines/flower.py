@@ -1,0 +1,199 @@
+"""The engine on Flower: payloads travel as messages of its grid, in a simulation or over a network.
+
+Messages are pushed and pulled, the two halves of the grid's `send_and_receive`, so that every reply
+counts and shows as it comes. Nothing of Flower's is used but the carrying: a reply is matched with
+the message that it answers, and what it holds is read with care.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fedkf.core.client import Call, Reply
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.payload import Payload, PayloadError, Weights
+
+if TYPE_CHECKING:
+    from flwr.app import ArrayRecord, Message
+
+INSTALL = "pip install 'fedkf[flower]'"
+LOST = {3, 4, 5, 6, 7}
+"""Flower's error codes that say that a message or its reply was lost on the way."""
+
+
+class Grid(Protocol):
+    """What is used of Flower's grid."""
+
+    def get_node_ids(self) -> Iterable[int]: ...
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]: ...
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]: ...
+
+
+class FlowerEngine:
+    """Sends calls to the nodes that hold the clients.
+
+    `nodes` says, now, which node serves which client; a client without one is not connected. A
+    training exchange goes on without clients that are lost while `need` others answer; else it
+    waits for them to come back until `timeout` has passed since it began.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        nodes: Callable[[], Mapping[int, int]],
+        *,
+        timeout: float | None = None,
+        need: int = 1,
+        more: Callable[[Call], Mapping[str, Any]] = lambda call: {},
+        check: Callable[[], None] = lambda: None,
+        stops: bool = False,
+        largest: int = 1 << 28,
+        pause: float = 0.1,
+    ) -> None:
+        self.grid, self.nodes, self.timeout, self.need = grid, nodes, timeout, need
+        self.more, self.check, self.stops = more, check, stops
+        self.largest, self.pause = largest, pause
+
+    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
+        training = any(call.step != "evaluate" for call in calls)
+        need = min(self.need, len(calls)) if training else 0
+        record = packed(down.to_bytes())
+        largest = max(self.largest, 8 * sum(down.nbytes().values()))
+        began, answered = time.monotonic(), 0
+        open_ = list(calls)
+        why: dict[int, str] = {}
+        while open_:
+            online = self.nodes()
+            ready = [call for call in open_ if call.client in online]
+            sent = self._send(ready, record, online)
+            absent = [call for call in open_ if call.client not in online]
+            why.update({call.client: "it is not connected" for call in absent})
+            for call, message in self._collect(sent, began):
+                if message is None:
+                    seconds = f"{self.timeout:g} s" if self.timeout is not None else "its time"
+                    yield Reply(call, error=f"no answer within {seconds}")
+                elif message.has_error() and message.error.code in LOST:
+                    why[call.client] = "the connection to it was lost"
+                    absent.append(call)
+                else:
+                    reply = self._read(call, message, largest)
+                    answered += reply.upload is not None
+                    yield reply
+            open_ = absent
+            if answered >= need or self._time_is_up(began):
+                break
+            self._wait_for({call.client for call in open_}, began)
+        for call in open_:
+            yield Reply(call, error=why[call.client])
+
+    def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> None:
+        """Only clients can: each counts its own."""
+        return None
+
+    def close(self) -> None: ...
+
+    # -- sending and receiving ------------------------------------------------------------------
+
+    def _send(
+        self, calls: Sequence[Call], record: ArrayRecord, online: Mapping[int, int]
+    ) -> dict[str, Call]:
+        from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+
+        messages = []
+        for call in calls:
+            fields = {k: "" if v is None else v for k, v in asdict(call).items()}
+            head = ConfigRecord({**fields, **self.more(call)})
+            kind = MessageType.EVALUATE if call.step == "evaluate" else MessageType.TRAIN
+            content = RecordDict({"call": head, "payload": record})
+            messages.append(Message(content, online[call.client], kind))
+        ids = list(self.grid.push_messages(messages)) if messages else []
+        return {id: call for id, call in zip(ids, calls, strict=True) if id}
+
+    def _collect(
+        self, sent: dict[str, Call], began: float
+    ) -> Iterator[tuple[Call, Message | None]]:
+        """Replies as they come, then a None for every call that nobody answered in time."""
+        waiting = dict(sent)
+        while waiting:
+            for message in self.grid.pull_messages(list(waiting)):
+                # Errors come from the SuperLink, so only this says which call they are about.
+                call = waiting.pop(message.metadata.reply_to_message_id, None)
+                if call is not None:
+                    yield call, message
+            if self._time_is_up(began):
+                break
+            if waiting:
+                self.check()
+                time.sleep(self.pause)
+        for call in waiting.values():
+            yield call, None
+
+    def _read(self, call: Call, message: Message, largest: int) -> Reply:
+        """What a reply holds; as it comes from another machine, it may hold anything."""
+        if message.has_error():
+            reason = " ".join(str(message.error.reason).split())
+            return Reply(call, error=f"Flower reports: {reason}"[:300])
+        try:
+            head = message.content.config_records["reply"]
+            if head.get("stop") and self.stops:
+                kind = UserError if head["stop"] == "user" else FedkfError
+                raise kind(str(head["error"]))
+            if head.get("error"):
+                details = str(head.get("details", ""))
+                return Reply(call, error=str(head["error"])[:300], details=details)
+            if head["version"] != call.version or head["client"] != call.client:
+                return Reply(call, error="it answered another message (a stale one)")
+            wire = unpacked(message.content.array_records["payload"], largest)
+            return Reply(call, Payload.from_bytes(wire), bool(head["wrote_state"]))
+        except (PayloadError, KeyError, TypeError, ValueError, AttributeError) as error:
+            text = " ".join(str(error).split())
+            return Reply(call, error=f"its answer cannot be used: {text}"[:300])
+
+    def _time_is_up(self, began: float) -> bool:
+        return self.timeout is not None and time.monotonic() - began > self.timeout
+
+    def _wait_for(self, clients: set[int], began: float) -> None:
+        while not clients & self.nodes().keys() and not self._time_is_up(began):
+            self.check()
+            time.sleep(max(self.pause, 1.0))
+
+
+# -- on the wire -----------------------------------------------------------------------------------
+
+
+def packed(content: bytes) -> ArrayRecord:
+    """Bytes as an array of Flower's, which it sends in pieces however many there are."""
+    import numpy as np
+    from flwr.app import ArrayRecord
+
+    return ArrayRecord([np.frombuffer(content, dtype=np.uint8)])
+
+
+def unpacked(record: ArrayRecord, largest: int = 1 << 40) -> bytes:
+    """The bytes of a record, if it holds nothing else."""
+    arrays = list(record.values())
+    if len(arrays) != 1 or arrays[0].dtype != "uint8":
+        raise ValueError("it holds other arrays than one payload")
+    if len(arrays[0].data) > largest:
+        size = len(arrays[0].data) / 1e6
+        raise ValueError(f"it has {size:.1f} MB, and {largest / 1e6:.1f} MB are expected at most")
+    return arrays[0].numpy().tobytes()
+
+
+def read_call(message: Message) -> tuple[Call, Payload, Mapping[str, Any]]:
+    """On the client's side: the call, what was sent with it, and what else its head says."""
+    head: dict[str, Any] = dict(message.content.config_records["call"])
+    fields = {name: head.pop(name) for name in ("step", "client", "round", "start", "version")}
+    call = Call(**{**fields, "start": fields["start"] or None})
+    return call, Payload.from_bytes(unpacked(message.content.array_records["payload"])), head
+
+
+def make_reply(message: Message, call: Call, header: Mapping[str, Any], payload: bytes) -> Message:
+    """On the client's side: the answer to a call."""
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    head = ConfigRecord({"version": call.version, "client": call.client, **header})
+    return Message(RecordDict({"reply": head, "payload": packed(payload)}), reply_to=message)

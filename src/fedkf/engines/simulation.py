@@ -1,0 +1,230 @@
+"""Flower's simulation in the calling process: its nodes are served by actors of Ray.
+
+The simulation runs in a thread and hands over its grid, so that the round loop stays in the main
+one, with its progress, Ctrl-C and exit codes. Which node a message goes to makes no difference:
+the call names the client, and any actor serves any client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fedkf.core.client import ClientHost
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.versions import Versions
+from fedkf.data.federated import FederatedData
+from fedkf.engines.flower import INSTALL, FlowerEngine, Grid, make_reply, read_call
+from fedkf.engines.local import Desk, answer
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
+    from flwr.clientapp import ClientApp
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Keeps Flower and Ray from telling others about the run and from fetching anything."""
+
+NODES = 256
+"""Nodes of the simulation at most; clients beyond share them."""
+
+
+def check_installed() -> None:
+    """Whether Flower and Ray are there, before any work is done."""
+    for module in ("flwr", "ray"):
+        if importlib.util.find_spec(module) is None:
+            raise UserError(f"engine flower needs Flower's simulation: {INSTALL}")
+
+
+class SimulationEngine(FlowerEngine):
+    """Runs clients in Flower's simulation, on this machine or on a Ray cluster that runs."""
+
+    def __init__(
+        self,
+        host: ClientHost,
+        data: FederatedData,
+        workers: int,
+        threads: int = 1,
+        address: str | None = None,
+        timeout: float | None = None,
+        need: int = 1,
+    ) -> None:
+        check_installed()
+        self._threads_before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        self._stop = threading.Event()
+        self._grids: queue.SimpleQueue[Grid | BaseException] = queue.SimpleQueue()
+        start_ray(workers, address)
+        gpus = 0.0 if host.task.device == "cpu" else 1.0 / max(1, workers)
+        app = client_app(host, data, threads)
+        count = min(len(data.sizes), NODES)
+        # A daemon: a second Ctrl-C while it ends must not wait for it.
+        self._thread = threading.Thread(target=self._simulate, args=(app, count, gpus), daemon=True)
+        self._thread.start()
+        try:
+            grid = self._grids.get()
+            if isinstance(grid, BaseException):
+                raise FedkfError(f"Flower's simulation did not start: {grid}") from grid
+            nodes = self._nodes(grid, count)
+        except BaseException:
+            self.close()
+            raise
+        shared = {client: nodes[client % count] for client in data.sizes}
+        super().__init__(
+            grid, lambda: shared, timeout=timeout, need=need, check=self._check, stops=True
+        )
+
+    def _simulate(self, app: ClientApp, count: int, gpus: float) -> None:
+        from flwr.serverapp import ServerApp
+        from flwr.simulation import run_simulation
+
+        server = ServerApp()
+
+        @server.main()
+        def main(grid: Any, context: Context) -> None:
+            self._grids.put(grid)
+            self._stop.wait()
+
+        resources: Any = {"client_resources": {"num_cpus": 1, "num_gpus": gpus}}
+        try:
+            run_simulation(server, app, count, backend_config=resources)
+        except BaseException as error:
+            self._grids.put(error)
+
+    def _nodes(self, grid: Grid, count: int) -> list[int]:
+        while len(nodes := sorted(grid.get_node_ids())) < count:
+            self._stop.wait(0.05)
+            self._check()
+        return nodes
+
+    def _check(self) -> None:
+        if not self._thread.is_alive():
+            raise FedkfError("Flower's simulation ended by itself; resume the run to go on")
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+        import ray
+
+        ray.shutdown()
+        torch.set_num_threads(self._threads_before)
+
+
+def start_ray(workers: int, address: str | None) -> None:
+    """Start Ray quietly on this machine, or connect to a cluster that runs already."""
+    os.environ.update(QUIET)
+    if address is not None:
+        check_reachable(address)
+    import flwr.simulation  # noqa: F401  # it sets the level of its log, so first of all
+    import ray
+
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what goes wrong is told by us
+
+    path = os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)
+    settings: dict[str, Any] = {"address": address} if address else {"num_cpus": max(1, workers)}
+    if not address:
+        settings["_node_ip_address"] = "127.0.0.1"
+    with keeping_signals():
+        try:
+            ray.init(
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env={"env_vars": {**QUIET, "PYTHONPATH": path}},
+                **settings,
+            )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            where = f"engine.address: no Ray cluster at {address!r}" if address else "Ray failed"
+            kind = UserError if address else FedkfError
+            raise kind(f"{where}: {' '.join(str(error).split())[:200]}") from error
+
+
+def check_reachable(address: str) -> None:
+    """Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address == "auto":
+        return
+    try:
+        with socket.create_connection((host, int(port)), timeout=10):
+            pass
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"engine.address: no Ray cluster at {address!r} (HOST:PORT or auto): {error}"
+        ) from None
+
+
+@contextlib.contextmanager
+def keeping_signals() -> Iterator[None]:
+    """Ray sets a handler for SIGTERM; the caller's stays."""
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if main and before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+# -- in an actor -----------------------------------------------------------------------------------
+
+_desks: dict[str, Desk] = {}
+"""What this actor works with; made once."""
+
+
+def client_app(host: ClientHost, data: FederatedData, threads: int) -> ClientApp:
+    """A ClientApp that holds only a reference: what it needs lies in Ray's object store."""
+    import ray
+    from flwr.clientapp import ClientApp
+
+    task = host.task
+    residents, task._residents = task._residents, {}
+    parts = (host.algorithm, task, host.states.folder, data, host.codec, threads)
+    reference = ray.put(parts)
+    task._residents = residents
+
+    def serve(message: Message, context: Context) -> Message:
+        return respond(reference, message)
+
+    app = ClientApp()
+    app.train()(serve)
+    app.evaluate()(serve)
+    return app
+
+
+def respond(reference: Any, message: Message) -> Message:
+    call, down, _ = read_call(message)
+    key = reference.hex()
+    if key not in _desks:
+        _desks.clear()
+        _desks[key] = furnish(reference)
+    header, payload = answer(_desks[key], {"do": "step", "call": call.__dict__}, down)
+    return make_reply(message, call, header, payload)
+
+
+def furnish(reference: Any) -> Desk:
+    import ray
+
+    from fedkf.core.allocator import keep_freed_memory
+
+    algorithm, task, folder, data, codec, threads = ray.get(reference)
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    states = Versions(Path(folder))
+    return Desk(ClientHost(algorithm, task, task.streams, states, data.client, codec), data)

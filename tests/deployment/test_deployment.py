@@ -1,0 +1,180 @@
+"""Three sites over TLS with authenticated nodes; sites and the coordinator die and come back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import model_bytes
+from lab import NAMES, Lab, destinations, until
+
+from fedkf.core.payload import Payload
+
+pytestmark = [
+    pytest.mark.deployment,
+    pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc"),
+]
+
+STUDY = {
+    "data": {"class_names": [str(k) for k in range(10)], "image_size": 16},
+    "algorithm": {"name": "fedkf"},
+    "federation": {
+        "rounds": 3,
+        "fraction": 1.0,
+        "local_epochs": 1,
+        "batch_size": 16,
+        "lr": 0.05,
+        "evaluate_every": 3,
+        "round_timeout": 200,
+    },
+    "generator": {"width": 4, "noise": 8},
+}
+STEPS = 5
+"""Batches of sixteen in eighty training samples: what a generator learns in a round."""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    try:
+        lab.found(STUDY)
+        until(lambda: lab.online() == set(NAMES), "all sites to be online")
+        yield lab
+    finally:
+        stubborn = lab.close()
+    assert stubborn == []
+
+
+def rounds(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+
+
+def generator_steps(lab: Lab, site: str) -> dict[str, int]:
+    """How often the generator of each kept version has learned, by version."""
+    found = {}
+    for file in sorted((lab / site / "state").rglob("*.safetensors")):
+        adam = Payload.load(file)["adam"]
+        steps = {int(value) for name, value in adam.items() if name.startswith("step")}
+        assert len(steps) == 1
+        found[file.stem.split("-")[1]] = steps.pop()
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(lab: Lab) -> Path:
+    """A run that nothing disturbs."""
+    said = lab.run("whole")
+    assert all(f"{name} takes part with 80 training samples" in said for name in NAMES)
+    return lab / "whole"
+
+
+def test_a_run_across_sites_has_all_its_files_and_discloses_what_it_says(
+    lab: Lab, whole: Path
+) -> None:
+    history = rounds(whole)
+    assert [r["active"] for r in history] == [[0, 1, 2]] * 3
+    assert all(r["refused"] == [] and r["losses"] == {} for r in history)
+    assert history[-1]["readouts"]["oca"]["clients"] == [0, 1, 2]
+    ledger = json.loads((whole / "ledger.json").read_text())
+    assert ledger["leakage"] == []
+    assert set(ledger["training"]["up"]) == {"weights", "sizes"}
+    assert set(ledger["evaluation"]["up"]) == {"monitoring"}
+    clients = json.loads((whole / "partition.json").read_text())["clients"]
+    assert clients[1] == {"id": 1, "name": "south", "train": 80, "test": 20}
+    for site in NAMES:
+        assert generator_steps(lab, site) == {"2.1": 2 * STEPS, "3.1": 3 * STEPS}
+    # Nothing that the coordinator keeps knows where a site's data lies.
+    for file in [*whole.rglob("*"), *(lab / "coordinator").rglob("*")]:
+        if file.is_file():
+            assert str(lab / "south.npz").encode() not in file.read_bytes()
+
+
+def test_a_coordinator_that_is_killed_goes_on_to_the_same_models(lab: Lab, whole: Path) -> None:
+    process = lab.in_background("killed")
+    lab.wait_for_round("killed", 2)
+    job = max((lab / "coordinator" / "jobs").iterdir(), key=lambda p: p.stat().st_mtime)
+    lab.kill("coordinator-link")
+    with contextlib.suppress(ProcessLookupError):  # it ends by itself when the SuperLink dies
+        os.kill(json.loads((job / "pid").read_text()), signal.SIGKILL)
+    assert process.wait() == 1
+    assert "add --resume to go on" in (lab / "run-killed.log").read_text()
+    assert not (lab / "killed" / "summary.json").exists()
+    lab.open()
+    lab.run("killed", "--resume")
+    assert [r["round"] for r in rounds(lab / "killed")] == [1, 2, 3]
+    assert model_bytes(lab / "killed") == model_bytes(whole)
+
+
+def test_a_site_that_dies_is_named_and_finds_its_generator_again(lab: Lab, whole: Path) -> None:
+    for site in NAMES:
+        for file in (lab / site / "state").rglob("*.safetensors"):
+            file.unlink()  # of the runs before
+    process = lab.in_background("lost")
+    lab.wait_for_round("lost", 2)
+    lab.kill("south-node")
+    assert process.wait() == 0
+    first, second, third = rounds(lab / "lost")
+    assert first["refused"] == []
+    for record in (second, third):
+        assert [r["client"] for r in record["refused"]] == [1]
+    assert "round 2: client 1 was left out" in (lab / "run-lost.log").read_text()
+    assert third["readouts"]["oca"]["clients"] == [0, 2]
+    assert third["readouts"]["oca"]["of"] == 3
+    assert "(2 of 3 clients)" in (lab / "run-lost.log").read_text()
+    lab.connect("south")
+    until(lambda: "south" in lab.online(), "south to be back")
+    lab.run("lost", "--resume", "--set", "federation.rounds=4", "--wait", 60)
+    fourth = rounds(lab / "lost")[3]
+    assert fourth["refused"] == []
+    assert fourth["readouts"]["oca"]["clients"] == [0, 1, 2]
+    assert generator_steps(lab, "south")["4.1"] == 2 * STEPS
+    assert generator_steps(lab, "north")["4.1"] == 4 * STEPS
+    models = model_bytes(lab / "lost")
+    for content in models.values():
+        from safetensors.torch import load
+
+        assert all(tensor.isfinite().all() for tensor in load(content).values())
+    assert models != model_bytes(whole)
+
+
+def test_a_site_decides_what_leaves_it_and_what_it_imports(lab: Lab) -> None:
+    def check(*options: str) -> str:
+        done = lab.fedkf("site", "check", "north", "study.yaml", *options, code=1)
+        return done.stderr
+
+    leaking = check("--set", "algorithm.name=fedgen")
+    assert "fedgen would send label_counts, which its site file does not share" in leaking
+    imported = check("--set", "model.name=json:loads")
+    assert "model.name 'json:loads' is not among what its site file allows" in imported
+    classes = check("--set", "data.class_names=[zero, one]")
+    assert "its data holds" in classes or "its data could not be read" in classes
+
+
+def test_an_unregistered_site_and_one_with_a_foreign_certificate_are_refused(lab: Lab) -> None:
+    lab.site("stranger")
+    lab.connect("stranger")
+    assert lab.processes.pop("stranger-node").wait() != 0
+    assert "Failed to activate" in (lab / "stranger-node.log").read_text()
+    lab.fedkf("coordinator", "init", "other")
+    lab.site("foreign", "other/ca.crt")
+    lab.connect("foreign")
+    assert lab.processes.pop("foreign-node").wait() != 0
+    assert "CERTIFICATE_VERIFY_FAILED" in (lab / "foreign-node.log").read_text()
+    assert lab.online() <= set(NAMES)
+
+
+def test_no_connection_left_the_machine(lab: Lab, whole: Path) -> None:
+    logs = sorted(lab.folder.glob("*.strace"))
+    if not logs:
+        pytest.skip("needs strace")
+    for log in logs:
+        went = destinations(log)
+        assert {address for address, _ in went} <= {"127.0.0.1", "::1"}, log.name
+    for name in NAMES:
+        assert ("127.0.0.1", lab.port) in destinations(lab / f"{name}-node.strace")

@@ -1,0 +1,150 @@
+"""A site: what it takes from a configuration, what it lets out, what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Settings
+
+from fedkf.core.client import Call
+from fedkf.core.errors import UserError
+from fedkf.core.payload import Payload
+from fedkf.core.versions import Elsewhere
+from fedkf.deployment.site import Host, Site, SiteFolder, SiteRefusal, own_config
+from fedkf.runs.config import resolve
+
+EXPERIMENT = "0123abcd"
+Make = Callable[..., Host]
+
+
+@pytest.fixture
+def make(tmp_path: Path, npz: Path, settings: Settings) -> Make:
+    """A site's host for an experiment; keyword arguments change the site's file."""
+    certificate = tmp_path / "ca.crt"
+    certificate.write_text("a certificate")
+    folder = SiteFolder(tmp_path / "site")
+    folder.create("north", "127.0.0.1:8000", certificate)
+    text = (folder / "site.yaml").read_text()
+
+    def host(overrides: dict[str, Any] | None = None, share: str = "[]", allow: str = "[]") -> Host:
+        own = text.replace("source: folder", "source: npz").replace("path: null", f"path: {npz}")
+        own = own.replace("share: []", f"share: {share}").replace("allow: []", f"allow: {allow}")
+        (folder / "site.yaml").write_text(own)
+        names = {"data.class_names": ["0", "1", "2"]}
+        config = resolve(settings, {**names, **(overrides or {})})
+        return Host(folder, config.model_dump(mode="json"), EXPERIMENT)
+
+    return host
+
+
+def call(step: str = "local_update", start: str | None = None, version: str = "1.1") -> Call:
+    return Call(step, 4, int(version.split(".")[0]), start, version)
+
+
+def down(host: Host) -> Payload:
+    from fedkf.runs.setup import make_task
+
+    task = make_task(host.config, host.data, host.algorithm)
+    return Payload(weights=task.initial_weights).add("teacher", task.initial_weights, "weights")
+
+
+def test_its_key_and_folder_are_its_own(make: Make, tmp_path: Path) -> None:
+    make()
+    assert (tmp_path / "site").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "site" / "node.key").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "site" / "node.pub").read_text().startswith("ecdsa-sha2-nistp384 ")
+
+
+def test_training_losses_leave_only_if_its_file_says_so(make: Make) -> None:
+    for share, sent in (("[]", {"weights"}), ("[losses]", {"weights", "monitoring"})):
+        host = make({"algorithm.name": "fedavg"}, share=share)
+        upload = host.perform(call(), down(host), []).upload
+        assert upload is not None
+        assert set(upload) == sent
+        counts = host.perform(call("evaluate"), down(host), []).upload
+        assert counts is not None
+        assert counts.number("monitoring", "tested") == 18
+
+
+def test_an_algorithm_that_discloses_more_than_it_shares_is_refused(make: Make) -> None:
+    with pytest.raises(SiteRefusal, match="fedgen would send label_counts"):
+        make({"algorithm.name": "fedgen"})
+    assert make({"algorithm.name": "fedgen"}, share="[label_counts]").hello()["train"] == 72
+
+
+def test_code_of_others_is_imported_only_if_its_file_names_it(make: Make) -> None:
+    other = {"model.name": "conftest:Unsteady"}
+    with pytest.raises(SiteRefusal, match=r"model\.name 'conftest:Unsteady' is not among"):
+        make(other)
+    assert make(other, allow='["conftest:Unsteady"]').config.model.name == "conftest:Unsteady"
+
+
+def test_files_are_named_by_the_site_alone(make: Make, settings: Settings) -> None:
+    with pytest.raises(SiteRefusal, match=r"generator\.start names a file"):
+        make({"generator.start": "/etc/passwd"})
+    host = make()
+    with pytest.raises(SiteRefusal, match="no version of its state"):
+        host.perform(call(start="../../node"), down(host), [])
+    with pytest.raises(SiteRefusal, match="no step '__init__'"):
+        host.perform(call("__init__"), down(host), [])
+    site = Site(name="a", coordinator="b:1")
+    received = resolve(settings, {"data.class_names": ["0", "1", "2"]}).model_dump(mode="json")
+    assert received["data"]["path"] is not None
+    assert own_config(site, received).data.path is None
+
+
+def test_its_data_must_fit_the_classes_and_its_paths_stay(make: Make, npz: Path) -> None:
+    with pytest.raises(SiteRefusal, match="its data could not be read") as caught:
+        make({"data.class_names": ["0", "1"]})
+    assert str(npz) not in str(caught.value)
+    with pytest.raises(SiteRefusal, match="does not name the classes"):
+        make({"data.class_names": None})
+
+
+def test_state_continues_from_the_version_that_is_named_and_others_go(make: Make) -> None:
+    def versions(host: Host) -> list[str]:
+        return sorted(p.name for p in host.states.folder.iterdir())
+
+    host = make()
+    assert host.perform(call(), down(host), []).wrote_state
+    host = make()  # as after a restart
+    host.perform(call(start="1.1", version="2.1"), down(host), ["1.1"])
+    assert versions(host) == ["4-1.1.safetensors", "4-2.1.safetensors"]
+    # The coordinator died before it accepted round 2: it is done again from the same state.
+    again = make()
+    first = (again.states.folder / "4-2.1.safetensors").read_bytes()
+    again.perform(call(start="1.1", version="2.1"), down(again), ["1.1"])
+    assert (again.states.folder / "4-2.1.safetensors").read_bytes() == first
+    again.perform(call(start="2.1", version="3.1"), down(again), ["2.1"])
+    assert versions(again) == ["4-2.1.safetensors", "4-3.1.safetensors"]
+    with pytest.raises(SiteRefusal, match="not on its disk any more"):
+        again.perform(call(start="1.1", version="4.1"), down(again), ["3.1"])
+
+
+def test_the_coordinator_knows_what_a_site_must_keep(tmp_path: Path) -> None:
+    states = Elsewhere(tmp_path)
+    states.accept(4, "1.1")
+    states.committed()
+    states.accept(4, "2.1")
+    assert states.keep(4) == ["2.1", "1.1"]  # a crash before the next checkpoint needs 1.1
+    states.committed()
+    assert states.keep(4) == ["2.1"]
+    assert states.keep(5) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("name: a b\ncoordinator: c:1", "name"),
+        ("name: a\ncoordinator: c", "coordinator"),
+        ("name: a\ncoordinator: c:1\nshare: [everything]", "share"),
+        ("name: a\ncoordinator: c:1\nshares: []", "shares"),
+    ],
+)
+def test_mistakes_in_its_file_are_told(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "site.yaml").write_text(content)
+    with pytest.raises(UserError, match=words):
+        SiteFolder(tmp_path).read()
