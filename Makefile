@@ -2,20 +2,28 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+LEAN := $(VENV)/.lean
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 .PHONY: setup demo test test-browser test-deployment lint format bench clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+# What running needs; what developing needs comes on top.
+$(LEAN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "fedkf needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
 	@echo "setting up $(VENV) (about a minute, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(INSTALL) .
 	@touch $@
 
-demo: setup
+$(READY): $(LEAN)
+	@echo "adding what tests and development need (a minute or two, once)"
+	@$(INSTALL) '.[dev]'
+	@touch $@
+
+demo: $(LEAN)
 	@$(BIN)/fedkf demo
 
 test: setup

@@ -111,6 +111,18 @@ def test_a_coordinator_that_is_killed_goes_on_to_the_same_models(lab: Lab, whole
     assert model_bytes(lab / "killed") == model_bytes(whole)
 
 
+def test_ctrl_c_stops_a_run_that_can_be_resumed(lab: Lab, whole: Path) -> None:
+    process = lab.in_background("stopped")
+    lab.wait_for_round("stopped", 2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    log = (lab / "run-stopped.log").read_text()
+    assert "add --resume to go on" in log
+    assert "Traceback" not in log
+    lab.run("stopped", "--resume")
+    assert model_bytes(lab / "stopped") == model_bytes(whole)
+
+
 def test_a_site_that_dies_is_named_and_finds_its_generator_again(lab: Lab, whole: Path) -> None:
     for site in NAMES:
         for file in (lab / site / "state").rglob("*.safetensors"):
@@ -167,6 +179,17 @@ def test_an_unregistered_site_and_one_with_a_foreign_certificate_are_refused(lab
     assert lab.processes.pop("foreign-node").wait() != 0
     assert "CERTIFICATE_VERIFY_FAILED" in (lab / "foreign-node.log").read_text()
     assert lab.online() <= set(NAMES)
+
+
+def test_a_site_that_is_removed_is_shut_out_of_new_runs(lab: Lab) -> None:
+    lab.fedkf("coordinator", "remove", "coordinator", "west")
+    assert (
+        "no site 'west'" in lab.fedkf("coordinator", "remove", "coordinator", "west", code=2).stderr
+    )
+    said = lab.run("without", "--set", "federation.rounds=1")
+    assert "west" not in said
+    clients = json.loads((lab / "without" / "partition.json").read_text())["clients"]
+    assert [client["name"] for client in clients] == ["north", "south"]
 
 
 def test_no_connection_left_the_machine(lab: Lab, whole: Path) -> None:
