@@ -199,6 +199,26 @@ def test_a_full_disk_is_told_and_leaves_the_earlier_checkpoint_intact(
     assert model_bytes(folder) == model_bytes(finished)
 
 
+@pytest.mark.parametrize("kind", ["slots-overall", "clients"])
+def test_a_folder_that_cannot_be_written_any_more_is_told_and_the_run_resumed(
+    settings: Settings, tmp_path: Path, finished: Path, kind: str
+) -> None:
+    folder = tmp_path / "shut"
+    place, aside = folder / "checkpoint" / kind, tmp_path / "aside"
+
+    def shut(record: dict[str, Any]) -> None:
+        if record["round"] == 1:
+            place.rename(aside)
+            place.write_bytes(b"")
+
+    with pytest.raises(FedkfError, match=rf"cannot write .*{kind}.*: Not a directory"):
+        fedkf.run(settings, out=folder, on_round=shut)
+    place.unlink()
+    aside.rename(place)
+    fedkf.run(settings, out=folder, resume=True)
+    assert model_bytes(folder) == model_bytes(finished)
+
+
 def test_two_processes_cannot_write_one_folder(settings: Settings, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     pid = os.fork()
