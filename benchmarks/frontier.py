@@ -34,7 +34,11 @@ POINTS: dict[str, list[str]] = {
     "width16-every4": ["generator.width=16", "generator.every=4"],
     "field": ["generator.samples=field"],
     "noise": ["generator.samples=noise"],
-    "width16-delta8": ["generator.width=16", "transport.downlink=delta8"],
+    "width16-batch16-delta8": [
+        "generator.width=16",
+        "generator.batch_size=16",
+        "transport.downlink=delta8",
+    ],
     "width16-batch32": ["generator.width=16", "generator.batch_size=32"],
     "width16-reuse2": ["generator.width=16", "generator.reuse=2"],
     "warp-batch16": ["generator.samples=warp", "generator.batch_size=16"],
