@@ -13,7 +13,7 @@ from fedkf.core.client import Call
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.versions import Elsewhere
-from fedkf.deployment.site import Host, Site, SiteFolder, SiteRefusal, own_config
+from fedkf.deployment.site import Host, Site, SiteFolder, SiteRefusal, own_config, validate
 from fedkf.runs.config import resolve
 
 EXPERIMENT = "0123abcd"
@@ -148,3 +148,18 @@ def test_mistakes_in_its_file_are_told(tmp_path: Path, content: str, words: str)
     (tmp_path / "site.yaml").write_text(content)
     with pytest.raises(UserError, match=words):
         SiteFolder(tmp_path).read()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"name": "north", "coordinator": "bad"}, "coordinator is 'bad'; it must be HOST:PORT"),
+        ({"name": "a b", "coordinator": "h:1"}, "name is 'a b'; it must be letters, digits and"),
+        ({"name": "n", "coordinator": "h:1", "shares": []}, "no key 'shares'; it holds name, coo"),
+        ({"name": "n", "coordinator": "h:1", "share": ["data"]}, "share.0 is 'data'; it must be"),
+    ],
+)
+def test_a_mistake_in_its_file_is_told(content: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as error:
+        validate(content, "site.yaml")
+    assert sentence in str(error.value)

@@ -93,6 +93,8 @@ def flwr(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, 
         answer = {}
     if done.returncode or not answer.get("success"):
         said = str(answer.get("error-message") or done.stderr or done.stdout)
+        if "SuperLink is unavailable" in said:
+            raise FedkfError("the coordinator does not answer; fedkf coordinator start starts it")
         raise FedkfError(f"Flower could not do it ({' '.join(arguments[:2])}): {last_line(said)}")
     return answer
 

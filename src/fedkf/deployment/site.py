@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from fedkf.core.client import ALWAYS_DISCLOSED, Call, ClientHost, Reply
 from fedkf.core.codec import Codec
@@ -35,6 +35,17 @@ class SiteRefusal(FedkfError):
     """Something that the site does not do; the sentence holds nothing private and may leave it."""
 
 
+def text(pattern: str, what: str) -> AfterValidator:
+    """A text of a certain form, which a mistake is told in words."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {what}")
+        return value
+
+    return AfterValidator(check)
+
+
 class SiteData(Section):
     """The site's own samples."""
 
@@ -45,8 +56,8 @@ class SiteData(Section):
 class Site(Section):
     """What a site is and what it allows."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-    coordinator: Annotated[str, Field(pattern=r"^.+:\d+$")]
+    name: Annotated[str, text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "letters, digits and ._-")]
+    coordinator: Annotated[str, text(r".+:\d+", "HOST:PORT")]
     data: SiteData = SiteData()
     allow: list[str] = Field([], description="package.module:object that a config may name")
     share: list[Share] = Field([], description="what may leave beside weights, sizes and counts")
@@ -124,6 +135,11 @@ def validate(content: Any, where: str) -> Site:
     try:
         return Site.model_validate(content)
     except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            key = ".".join(map(str, first["loc"]))
+            known = "name, coordinator, data.source, data.path, allow, share and device"
+            raise UserError(f"{where}: no key {key!r}; it holds {known}") from None
         raise UserError(f"{where}: {explain(error)}") from None
 
 
