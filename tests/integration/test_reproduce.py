@@ -16,7 +16,9 @@ QUICK = ("--set", "federation.rounds=2", "--set", "federation.local_epochs=1", "
 MADE_OF_THE_SAME_RUNS = {
     "rounds-to-target": "[> 100]",
     "time": "ratio to FedAvg",
+    "time-to-target": "[> 403 s]",
     "bytes-to-target": "data sent (MB)",
+    "robustness": "Change from round to round",
     "drift": "first half of the rounds",
     "ablation": "T2, taught by T1: FedKF (ACA)",
     "curves": "curves-digits.svg",
@@ -69,6 +71,24 @@ def test_rate_sweep_draws_aca_and_oca(tmp_path: Path, cli: Cli) -> None:
     last = next(line for line in text.splitlines() if line.startswith("| C = 1.0"))
     aca, oca = last.split("|")[2:4]
     assert aca == oca  # with every client active, both are the same mean
+
+
+def test_alpha_sweep_has_every_point_of_its_grid(tmp_path: Path, cli: Cli) -> None:
+    code, text, _ = cli("reproduce", "alpha-sweep", "--out", tmp_path, *QUICK)
+    assert code == 0
+    rows = [line for line in text.splitlines() if line.startswith("| K = ")]
+    assert len(rows) == len({row.split("|")[1] for row in rows}) == 8
+    assert "–" not in "".join(rows)
+    assert (tmp_path / "figures" / "alpha-sweep-digits.png").exists()
+
+
+def test_tuning_compares_the_values_of_each_baseline(tmp_path: Path, cli: Cli) -> None:
+    code, text, _ = cli("reproduce", "tuning", "--out", tmp_path, *QUICK)
+    assert code == 0
+    for title in ("FedProx's mu", "FedGKD's gamma", "q-FFL's q"):
+        assert f"### {title} on digits, α = 0.1" in text
+    found = {line.split("|")[2] for line in text.splitlines() if line.startswith("| q = ")}
+    assert len(found) == 2  # the value makes a difference
 
 
 def test_the_paper_counts_the_operations_that_we_measure(tmp_path: Path, cli: Cli) -> None:
