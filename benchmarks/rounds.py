@@ -41,7 +41,7 @@ def main() -> None:
             torchrun = [given.python, "-m", "torch.distributed.run", "--nproc-per-node=2"]
             sides["Flower simulation"] = Side([given.python, FOLDER / "flower_simulation.py"])
             sides["pfl"] = Side([*torchrun, FOLDER / "pfl_simulation.py"])
-        few = given.repetitions if algorithm == "fedavg" else max(1, given.repetitions // 3)
+        few = given.repetitions if algorithm == "fedavg" else max(3, given.repetitions // 2)
         seconds = medians(sides, few)
         for name, value in seconds.items():
             ratio = value / seconds["ours, two workers"]

@@ -32,7 +32,7 @@ def main(algorithm: str) -> None:
             local_epochs=EPOCHS,
             batch_size=BATCH,
             lr=LR,
-            generator={"noise": NOISE, "width": WIDTH},
+            generator={"preset": "paper", "noise": NOISE, "width": WIDTH},
             evaluate_every=1_000_000,
             workers=os.cpu_count(),
             out=folder + "/run",
