@@ -94,6 +94,9 @@ def distill(
     replay: Annotated[
         int | None, typer.Option(min=0, help="Past batches that the student sees again.")
     ] = None,
+    drawings: Annotated[
+        int | None, typer.Option(min=0, help="Random drawings between two generated batches.")
+    ] = None,
     out_: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/<config>-distill]")
     ] = None,
@@ -114,6 +117,7 @@ def distill(
         "lambda2": lambda2,
         "adversarial": adversarial,
         "replay": replay,
+        "drawings": drawings,
     }
     from fedkf.cli.distilling import run_distill
 

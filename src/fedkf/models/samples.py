@@ -61,6 +61,25 @@ class Field(FreeSamples):
         return torch.sigmoid(3 * smooth)
 
 
+class Drawing(FreeSamples):
+    """Random blots and lines: smooth fields of several scales above or around a random height."""
+
+    scales = (3, 5, 8, 12)
+
+    def make(self) -> Tensor:
+        channels, *sides = self.task.shape
+        share = -(-self.count // len(self.scales))
+        drawn = []
+        for scale in self.scales:
+            noise = torch.randn((share, channels, scale, scale), generator=self.random)
+            smooth = F.interpolate(noise, size=sides, mode="bicubic", align_corners=False)
+            height = torch.rand((share, 1, 1, 1), generator=self.random)
+            blots = torch.sigmoid(6 * (smooth - 1.5 * height))
+            lines = torch.sigmoid(12 * (0.15 + 0.35 * height - smooth.abs()))
+            drawn.append(torch.cat([blots[: share // 2], lines[share // 2 :]]))
+        return torch.cat(drawn)[: self.count]
+
+
 class Warp(FreeSamples):
     """The client's own images under random affine maps, laid over each other in pairs."""
 

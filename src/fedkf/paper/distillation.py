@@ -65,4 +65,5 @@ def describe(settings: Settings) -> str:
     """The settings in a sentence."""
     parts = asdict(settings)
     name = parts.pop("name")
-    return f"`{name}`: {', '.join(f'{key} {value:g}' for key, value in parts.items())}"
+    told = (f"{k} {v if isinstance(v, str) else f'{v:g}'}" for k, v in parts.items())
+    return f"`{name}`: {', '.join(told)}"
