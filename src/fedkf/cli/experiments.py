@@ -91,11 +91,8 @@ def distill(
     adversarial: Annotated[
         bool | None, typer.Option(help="Let the generator seek what the student gets wrong.")
     ] = None,
-    replay: Annotated[
-        int | None, typer.Option(min=0, help="Past batches that the student sees again.")
-    ] = None,
     drawings: Annotated[
-        int | None, typer.Option(min=0, help="Random drawings between two generated batches.")
+        bool | None, typer.Option(help="Show the student random drawings, too.")
     ] = None,
     out_: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="[default: runs/<config>-distill]")
@@ -116,7 +113,6 @@ def distill(
         "lambda1": lambda1,
         "lambda2": lambda2,
         "adversarial": adversarial,
-        "replay": replay,
         "drawings": drawings,
     }
     from fedkf.cli.distilling import run_distill

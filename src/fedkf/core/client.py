@@ -74,7 +74,7 @@ class Client:
         self._normalises_batches = any(
             isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules()
         )
-        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(
+        self.optimizer = torch.optim.SGD(
             self.model.parameters(),
             lr=training.lr,
             momentum=training.momentum,

@@ -45,12 +45,9 @@ class Settings:
     lambda2: float
     generator_lr: float
     adversarial: bool = False
-    replay: int = 0  # past batches that the student is also trained on, one with each new one
-    drawings: int = 0  # batches of random drawings between two generated ones, for the student
-    adam: bool = False  # the student's optimizer is Adam instead of SGD
-    match: str = "kl"  # what brings student and teacher together: kl, or l1 of their logits
+    drawings: bool = False  # whether the student also sees a batch of random drawings at each step
     steps: int = 6000
-    batch_size: int = 64
+    batch_size: int = 64  # of the students; the teacher's is that of the configuration
     lr: float = 0.05
     momentum: float = 0.9
     teacher_epochs: int = 30
@@ -64,21 +61,10 @@ PAPER = {
 """What the paper says of this experiment; it leaves steps and the student's learning rate open."""
 
 WORKS = {
-    "lenet5": Settings(
-        "works",
-        *(0.1, 0.1, 0.001),
-        replay=200,
-        drawings=15,
-        adam=True,
-        match="l1",
-        batch_size=128,
-        lr=0.004,
-    ),
-    "resnet8": Settings(
-        "works", 0.1, 0.1, 0.001, adversarial=True, replay=200, lr=0.1, teacher_lr=0.1
-    ),
+    name: replace(paper, name="works", drawings=True, batch_size=128)
+    for name, paper in PAPER.items()
 }
-"""Settings that bring the student closer; most of its batches are random drawings (LeNet-5)."""
+"""Settings that bring the student closer: larger batches, and drawings beside generated images."""
 
 SETTINGS = {"paper": PAPER, "works": WORKS}
 
@@ -139,8 +125,6 @@ class Central:
         # Each role has its own random streams: they take the place of a client's number.
         client = Client(ROLES[role], 1, self.samples, self.task, self.task.streams)
         client.start(self.first_weights(role))
-        if self.settings.adam and role != "teacher":
-            client.optimizer = torch.optim.Adam(client.model.parameters(), fused=True)
         for group in client.optimizer.param_groups:
             group["lr"] = group["initial_lr"] = lr
         return client
@@ -159,7 +143,7 @@ class Central:
     def teach(self, progress: Progress) -> Weights:
         """The teacher, trained on the real data."""
         client = self.begin("teacher", self.settings.teacher_lr)
-        each = max(1, client.size // self.settings.batch_size)
+        each = max(1, client.size // self.task.training.batch_size)
         steps = self.settings.teacher_epochs * each
         batches = endless(client)
 
@@ -181,44 +165,26 @@ class Central:
         every = max(1, self.settings.steps // 20)
         curve: list[tuple[int, float]] = []
         last: list[Any] = []
-        past: list[tuple[torch.Tensor, torch.Tensor]] = []
-        random = self.task.streams.numpy_generator("replay", client=ROLES[role])
-        drawings, between = Drawing(client), self.settings.drawings if role == "student" else 0
+        drawings = Drawing(client) if self.settings.drawings and role == "student" else None
 
         def step(done: int) -> torch.Tensor:
             if last:  # the generator's step comes after the student's, as in the released program
                 self.fedkf.train_generator(client, samples, *last)
-                last.clear()
             if done % every == 0:
                 curve.append((done, self.accuracy(client.model)))
                 progress(role, done, self.settings.steps)
-            if done % (between + 1):
-                drawn = drawings.draw()
-                return self.distance(judge(teacher, drawn)[1], client.model(drawn))
             fake = samples.draw()
             features, logits = judge(teacher, fake)
             last[:] = [fake, features, logits]
-            new = fake.detach(), logits.detach()
-            loss = self.distance(new[1], client.model(new[0]))
-            if past:  # what the generator showed before it moved on is not to be forgotten
-                images, said = past[random.integers(len(past))]
-                loss = loss + self.distance(said, client.model(images))
-            if self.settings.replay and fake.requires_grad:
-                if len(past) < self.settings.replay:
-                    past.append(new)
-                else:
-                    past[random.integers(len(past))] = new
+            loss = kl_loss(logits.detach().softmax(1), client.model(fake.detach()))
+            if drawings is not None:
+                drawn = drawings.draw()
+                loss = loss + kl_loss(judge(teacher, drawn)[1].softmax(1), client.model(drawn))
             return loss
 
         self.train(client, self.settings.steps, step)
         curve.append((self.settings.steps, self.accuracy(client.model)))
         return curve[-1][1], curve, samples
-
-    def distance(self, taught: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
-        """Between the teacher's and the student's logits."""
-        if self.settings.match == "l1":
-            return torch.nn.functional.l1_loss(learnt, taught)
-        return kl_loss(taught.softmax(1), learnt)
 
     def averages(self, taught: Weights, samples: Samples) -> dict[str, np.ndarray[Any, Any]]:
         """The mean real and the mean generated image of each class, in [0, 1]."""
@@ -248,12 +214,11 @@ def central_task(config: Config, settings: Settings) -> tuple[Config, FederatedD
     overrides = {
         "data.clients": 1,
         "data.partition": "iid",
-        "federation.batch_size": settings.batch_size,
         "federation.momentum": settings.momentum,
         "federation.local_epochs": 1,
         "federation.steps": "own",
         "generator.lr": settings.generator_lr,
-        "generator.batch_size": None,
+        "generator.batch_size": settings.batch_size,
         "algorithm.name": "fedkf",
     }
     config = resolve(config.model_dump(mode="json"), overrides)
