@@ -90,6 +90,12 @@ def test_files_are_named_by_the_site_alone(make: Make, settings: Settings) -> No
         host.perform(call(start="../../node"), down(host), [])
     with pytest.raises(SiteRefusal, match="no step '__init__'"):
         host.perform(call("__init__"), down(host), [])
+    other = host.states.folder.parent / "model-1.safetensors"
+    other.write_text("another's")
+    for client, round in (("../model", 1), (-1, 1), (True, 1), (4, "1")):
+        with pytest.raises(SiteRefusal, match="is no number"):
+            host.perform(Call("local_update", client, round, None, "1.1"), down(host), [])  # type: ignore[arg-type]
+    assert other.exists()
     site = Site(name="a", coordinator="b:1")
     received = resolve(settings, {"data.class_names": ["0", "1", "2"]}).model_dump(mode="json")
     assert received["data"]["path"] is not None

@@ -233,6 +233,8 @@ class Host:
         step = getattr(self.algorithm, call.step, None)
         if call.step.startswith("_") or not callable(step):
             raise SiteRefusal(f"{self.algorithm.name} has no step {call.step!r}")
+        if type(call.client) is not int or call.client < 0 or type(call.round) is not int:
+            raise SiteRefusal("the client or the round is no number")  # they name files too
         for version in (call.version, call.start or "0.0"):
             if not re.fullmatch(r"\d+\.\d+", version):  # it becomes a file's name
                 raise SiteRefusal(f"{version!r} is no version of its state")
