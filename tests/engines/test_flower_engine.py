@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import Outcome, Settings, model_bytes
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.app.error import Error
 from lab import destinations, own_addresses, resolvers, traced
 from switchboard import Node, Switchboard
@@ -133,6 +135,38 @@ def pickled(message: Message) -> Message:
     return Message(RecordDict({"reply": head, "payload": two}), reply_to=message)
 
 
+def bytes_of(content: bytes) -> Node:
+    """A node whose answer holds these bytes in the place of an array."""
+
+    def node(message: Message) -> Message:
+        call, _, _ = read_call(message)
+        reply = make_reply(message, call, {"wrote_state": True}, b"-")
+        array = Array("uint8", (1,), "numpy.ndarray", content)
+        reply.content["payload"] = ArrayRecord({"0": array})
+        return reply
+
+    return node
+
+
+def nested(message: Message) -> Message:
+    call, _, _ = read_call(message)
+    content = (1500).to_bytes(8, "little") + b"[" * 1500
+    return make_reply(message, call, {"wrote_state": True}, content)
+
+
+def vast(message: Message) -> Message:
+    """An array that says it has 2⁴⁵ entries."""
+    file = io.BytesIO()
+    about = {"descr": "|u1", "fortran_order": False, "shape": (2**45,)}
+    np.lib.format.write_array_header_1_0(file, about)
+    return bytes_of(file.getvalue())(message)
+
+
+def coloured(message: Message) -> Message:
+    call, _, _ = read_call(message)
+    return make_reply(message, call, {"error": "on\x1b[2J fire"}, b"")
+
+
 def crashed(message: Message) -> Message:
     return Message(Error(2, "<class 'MemoryError'>"), reply_to=message)
 
@@ -166,6 +200,11 @@ def ask(nodes: dict[int, Node], step: str = "local_update", **options: Any) -> d
         (large, "0.0 MB are expected at most"),
         (other, "its answer cannot be used"),
         (pickled, "it holds other arrays than one payload"),
+        (bytes_of(b""), "its answer cannot be used"),
+        (bytes_of(b"PK\x03\x04"), "its answer cannot be used"),
+        (vast, "its answer cannot be used"),
+        (nested, "its answer cannot be used"),
+        (coloured, "on [2J fire"),
         (crashed, "Flower reports: <class 'MemoryError'>"),
         (lost, "the connection to it was lost"),
         (silent, "no answer within 0.2 s"),

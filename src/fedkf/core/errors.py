@@ -21,6 +21,16 @@ class UserError(FedkfError):
     exit_code = 2
 
 
+def printable(text: object, most: int = 300) -> str:
+    """One line of a text from elsewhere, without characters that a terminal obeys.
+
+    >>> printable("on\\n\\x1b[2Jfire")
+    'on  [2Jfire'
+    """
+    line = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else " " for c in line)[:most]
+
+
 def nearest(given: str, valid: Iterable[str], listing: str = "") -> str:
     """A hint that names the closest valid word, or lists all of them if none is close.
 

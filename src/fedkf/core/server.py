@@ -14,7 +14,7 @@ import torch
 
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, printable
 from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream, Streams
@@ -167,11 +167,11 @@ class Server:
                 try:
                     upload = self._codec.decode_up(upload, down)
                     reason = fault(upload, down)
-                except (KeyError, RuntimeError) as error:
+                except Exception as error:  # it may hold anything
                     reason = f"it cannot be decoded ({type(error).__name__}: {error})"
             if reason or upload is None:
                 self._states.discard(client, version)
-                refused[client] = Refusal(client, reason, reply.details)
+                refused[client] = Refusal(client, printable(reason), reply.details)
             else:
                 if reply.wrote_state:
                     self._states.accept(client, version)

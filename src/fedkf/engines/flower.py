@@ -13,8 +13,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedkf.core.client import Call, Reply
-from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.payload import Payload, PayloadError, Weights
+from fedkf.core.errors import FedkfError, UserError, printable
+from fedkf.core.payload import Payload, Weights
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Message
@@ -134,23 +134,23 @@ class FlowerEngine:
     def _read(self, call: Call, message: Message, largest: int) -> Reply:
         """What a reply holds; as it comes from another machine, it may hold anything."""
         if message.has_error():
-            reason = " ".join(str(message.error.reason).split())
-            return Reply(call, error=f"Flower reports: {reason}"[:300])
+            return Reply(call, error=printable(f"Flower reports: {message.error.reason}"))
+        heads = message.content.config_records
+        if self.stops and "reply" in heads and heads["reply"].get("stop"):
+            kind = UserError if heads["reply"]["stop"] == "user" else FedkfError
+            raise kind(str(heads["reply"]["error"]))
         try:
-            head = message.content.config_records["reply"]
-            if head.get("stop") and self.stops:
-                kind = UserError if head["stop"] == "user" else FedkfError
-                raise kind(str(head["error"]))
+            head = heads["reply"]
             if head.get("error"):
                 details = str(head.get("details", ""))
-                return Reply(call, error=str(head["error"])[:300], details=details)
+                return Reply(call, error=printable(head["error"]), details=details)
             if head["version"] != call.version or head["client"] != call.client:
                 return Reply(call, error="it answered another message (a stale one)")
             wire = unpacked(message.content.array_records["payload"], largest)
             return Reply(call, Payload.from_bytes(wire), bool(head["wrote_state"]))
-        except (PayloadError, KeyError, TypeError, ValueError, AttributeError) as error:
-            text = " ".join(str(error).split())
-            return Reply(call, error=f"its answer cannot be used: {text}"[:300])
+        except Exception as error:
+            text = str(error) if isinstance(error, FedkfError) else repr(error)
+            return Reply(call, error=printable(f"its answer cannot be used: {text}"))
 
     def _time_is_up(self, began: float) -> bool:
         return self.timeout is not None and time.monotonic() - began > self.timeout
