@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
 
+import fedkf
 from fedkf.core.client import Call, Reply
+from fedkf.core.federation import Federation, Schedule
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
-from fedkf.core.server import Server
+from fedkf.core.server import Server, miscounted
 from fedkf.core.task import Task, Training
 from fedkf.core.versions import Elsewhere
 
@@ -62,6 +65,8 @@ def server(change: Change) -> Server:
     [
         (lambda up: up.add("steps", {"count": 10**400}, "sizes"), "OverflowError"),
         (lambda up: up.replace(weights={"w": torch.ones(4)}), "'w' has shape [4], not [3]"),
+        (lambda up: up.replace(control={"w": torch.ones(4)}), "'w' has shape [4], not [3]"),
+        (lambda up: up.replace(control={"v": torch.ones(3)}), "control lack 'w'"),
     ],
 )
 def test_an_upload_that_does_not_fit_is_left_out(change: Change, reason: str) -> None:
@@ -70,3 +75,52 @@ def test_an_upload_that_does_not_fit_is_left_out(change: Change, reason: str) ->
     assert [upload.client for upload in uploads] == [0, 2]
     assert [refusal.client for refusal in served.refused] == [1]
     assert reason in served.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        (None, "it does not count 'aca'"),
+        ({"tested": 5}, "it does not count 'aca'"),
+        ({"aca": 5}, "it does not count 'tested'"),
+        ({"tested": 5, "aca": math.nan}, "'aca' is nan"),
+        ({"tested": 5, "aca": 6}, "'aca' is 6"),
+        ({"tested": -5, "aca": -6}, "'tested' is -5"),
+        ({"tested": 10**400, "aca": 6}, "no count of its test samples"),
+    ],
+)
+def test_counts_that_cannot_be_are_left_out(
+    counts: dict[str, int | float] | None, reason: str
+) -> None:
+    def judged(upload: Payload) -> Payload:
+        return Payload() if counts is None else Payload(monitoring=counts)
+
+    asked = Payload().add("aca", {"w": torch.zeros(3)}, "weights")
+    assert reason in miscounted(judged(asked), asked)
+    # The others send back weights, which are no counts either.
+    assert server(judged).exchange("evaluate", [0, 1, 2], asked) == []
+
+
+def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_counted() -> None:
+    class Reporting(Wire):
+        def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
+            for call in calls:
+                own = {"personal": 1} if call.client else {}
+                yield Reply(call, Payload(monitoring={"tested": 2, "aca": 1, **own}))
+
+    served = server(lambda upload: upload)
+    served._engine = engine = Reporting(lambda upload: upload)
+    federation = Federation(
+        fedkf.FedAvg(), served, engine, Schedule(1), served._ledger, NoCheckpoint()
+    )
+    counts = federation._count({"aca": {"w": torch.zeros(3)}})
+    assert counts.correct == {"aca": [1, 1, 1]}
+    served.monitoring = {
+        0: {"loss": math.inf, "large": 10**400, "fine": 1.0},
+        1: {"loss": -math.inf, "large": 1, "fine": 3.0},
+    }
+    assert federation._losses() == {"fine": 2.0}
+
+
+class NoCheckpoint:
+    def commit(self, *args: object) -> None: ...

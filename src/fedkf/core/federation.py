@@ -206,7 +206,10 @@ class Federation:
         means = {}
         for name in names:
             pairs = [(sizes[k], v[name]) for k, v in sorted(reported.items()) if name in v]
-            value = math.fsum(n * v for n, v in pairs) / math.fsum(n for n, _ in pairs)
+            try:
+                value = math.fsum(n * v for n, v in pairs) / math.fsum(n for n, _ in pairs)
+            except (OverflowError, ValueError):  # too large, or both infinities
+                continue
             if math.isfinite(value):
                 means[name] = value
         return means
@@ -253,7 +256,10 @@ class Federation:
         replies = self.server.exchange("evaluate", clients, down)
         numbers = [upload.payload.numbers["monitoring"] for upload in replies]
         # An algorithm whose clients have models of their own may judge those too.
-        judged = [name for name in numbers[0] if name != "tested"] if numbers else list(readouts)
+        judged = list(readouts)
+        if numbers:
+            common = set.intersection(*(set(n) for n in numbers)) - {"tested"}
+            judged = [name for name in numbers[0] if name in common]
         return Counts(
             [upload.client for upload in replies],
             [int(n["tested"]) for n in numbers],

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from fedkf.core.versions import Versions
 
 
+MOST_SAMPLES = 2**40
+"""More than any client has."""
+
+
 @dataclass(frozen=True)
 class Counts:
     """Test samples per client, and the correct ones per readout and client."""
@@ -167,6 +171,8 @@ class Server:
                 try:
                     upload = self._codec.decode_up(upload, down)
                     reason = fault(upload, down)
+                    if not training:
+                        reason = reason or miscounted(upload, down)
                 except Exception as error:  # it may hold anything
                     reason = f"it cannot be decoded ({type(error).__name__}: {error})"
             if reason or upload is None:
@@ -198,13 +204,15 @@ class Server:
 
 
 def fault(upload: Payload, down: Payload) -> str:
-    """Why an upload cannot be used, or nothing. Weights must match those that were sent."""
-    if "weights" in upload and "weights" in down:
-        sent, got = down["weights"], upload["weights"]
+    """Why an upload cannot be used, or nothing. Weights must match those sent by the same name."""
+    for group, kind in upload.kinds.items():
+        if group not in down or not kind == down.kinds[group] == "weights":
+            continue
+        sent, got = down[group], upload[group]
         if missing := sorted(sent.keys() - got.keys()):
-            return f"weights lack {missing[0]!r}"
+            return f"{group} lack {missing[0]!r}"
         if extra := sorted(got.keys() - sent.keys()):
-            return f"weights have {extra[0]!r}, which the model does not"
+            return f"{group} have {extra[0]!r}, which the model does not"
         for name, tensor in sent.items():
             if got[name].shape != tensor.shape:
                 return f"{name!r} has shape {list(got[name].shape)}, not {list(tensor.shape)}"
@@ -216,4 +224,15 @@ def fault(upload: Payload, down: Payload) -> str:
         for name, tensor in upload[group].items():
             if tensor.is_floating_point() and not tensor.isfinite().all():
                 return f"{group} {name!r} holds NaN or infinite values"
+    return ""
+
+
+def miscounted(upload: Payload, down: Payload) -> str:
+    """Why an evaluation's counts cannot be used, or nothing."""
+    counts = upload.numbers.get("monitoring", {})
+    if missing := sorted({"tested", *down} - counts.keys()):
+        return f"it does not count {missing[0]!r}"
+    for name, count in counts.items():
+        if type(count) is not int or not 0 <= count <= counts["tested"] <= MOST_SAMPLES:
+            return f"{name!r} is {count!r}, which is no count of its test samples"
     return ""
