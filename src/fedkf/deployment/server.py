@@ -122,19 +122,22 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         run.claim(job.resume)
     try:
         existing = run.config() if run.begun() else None
-        if existing and run.finished() and len(run.rounds()) >= config.federation.rounds:
-            return
+        experiment = secrets.token_hex(16)
+        if existing is not None:
+            if "experiment" not in run.provenance():
+                raise UserError(f"{run.path} holds a run of fedkf run; choose another folder")
+            experiment = str(run.provenance()["experiment"])
+            sites = Sites.read(run)
+            refuse_changes(existing, sites.settled(config))
+            if run.finished() and len(run.rounds()) >= config.federation.rounds:
+                failed_everywhere(run.rounds())
+                return
         algorithm = make_algorithm(config)
         check_proxy(config, algorithm)
         if isinstance(config.data.proxy, float):
             raise UserError("data.proxy: a share of the sites' data cannot be had; name other data")
         nodes = coordinator.nodes
-        experiment = secrets.token_hex(16)
-        if existing is not None:
-            sites = Sites.read(run)
-            refuse_changes(existing, sites.settled(config))
-            experiment = str(run.provenance()["experiment"])
-        else:
+        if existing is None:
             sites = gather(grid, nodes(), config, experiment, job.wait, say)
         config = sites.settled(config)
         if missing := [name for name in sites.names if name not in nodes()]:

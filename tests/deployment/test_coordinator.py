@@ -1,0 +1,68 @@
+"""A coordinator: its folder, its jobs, and what sites tell it, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Settings
+
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.deployment.coordinator import Coordinator, Job
+from fedkf.deployment.server import Sites, execute
+from fedkf.runs.config import resolve
+from fedkf.runs.store import RunFolder
+
+NOBODY: Any = None
+"""A grid that must not be asked."""
+
+Submitted = Callable[..., Job]
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Coordinator:
+    made = Coordinator(tmp_path / "coordinator")
+    made.create(["coord.example.org", "127.0.0.1", "::1"], 8000)
+    return made
+
+
+@pytest.fixture
+def job(coordinator: Coordinator, tmp_path: Path, settings: Settings) -> Submitted:
+    """A job for the run in `tmp_path / "run"`, which is not handed to Flower."""
+
+    def make(overrides: dict[str, Any] | None = None) -> Job:
+        names = {"data.class_names": ["0", "1", "2"]}
+        made = coordinator.job(f"job{len(list((coordinator / 'jobs').iterdir()))}")
+        made.create(resolve(settings, {**names, **(overrides or {})}), tmp_path / "run", True, 1)
+        return made
+
+    return make
+
+
+def test_a_rehearsal_is_not_resumed_and_a_finished_run_is_judged(
+    coordinator: Coordinator, job: Submitted, tmp_path: Path
+) -> None:
+    def leave(provenance: dict[str, str], clients: list[int]) -> None:
+        """A finished run, of which `clients` answered the last evaluation."""
+        sites = Sites(["north", "south"], {0: 40, 1: 40}, [9, 9], (1, 8, 8), ["0", "1", "2"])
+        run = RunFolder(tmp_path / "run")
+        run.path.mkdir(exist_ok=True)
+        run.write_config(sites.settled(job().config()), provenance)
+        (run / "partition.json").write_bytes(sites.described())
+        (run / "rounds.jsonl").unlink(missing_ok=True)
+        for round in (1, 2, 3):
+            run.append_round({"round": round, "readouts": {"aca": {"clients": clients}}})
+        run.write_json("summary.json", {})
+
+    leave({}, [0, 1])
+    with pytest.raises(UserError, match="holds a run of fedkf run; choose another folder"):
+        execute(NOBODY, coordinator, job())
+    leave({"experiment": "0123abcd"}, [0, 1])
+    execute(NOBODY, coordinator, job())
+    with pytest.raises(UserError, match=r"federation\.lr is 0\.5 but the run began with"):
+        execute(NOBODY, coordinator, job({"federation.lr": 0.5}))
+    leave({"experiment": "0123abcd"}, [])
+    with pytest.raises(FedkfError, match="no site answered the last evaluation"):
+        execute(NOBODY, coordinator, job())
