@@ -66,3 +66,21 @@ def test_a_rehearsal_is_not_resumed_and_a_finished_run_is_judged(
     leave({"experiment": "0123abcd"}, [])
     with pytest.raises(FedkfError, match="no site answered the last evaluation"):
         execute(NOBODY, coordinator, job())
+
+
+def test_its_commands_go_to_the_address_that_it_listens_on(coordinator: Coordinator) -> None:
+    def address() -> str:
+        coordinator.environment()
+        return (coordinator / "flwr" / "config.toml").read_text().split("address = ")[1].split()[0]
+
+    assert address() == '"127.0.0.1:8000"'
+    for host, expected in (
+        ("coord.example.org", "coord.example.org:8000"),
+        ("::1", "[::1]:8000"),
+        ("::", "127.0.0.1:8000"),
+        ("0.0.0.0", "127.0.0.1:8000"),
+    ):
+        coordinator.bind(host)
+        assert address() == f'"{expected}"'
+    with pytest.raises(UserError, match=r"--bind 10\.0\.0\.5 is not in the certificate"):
+        coordinator.start("10.0.0.5")

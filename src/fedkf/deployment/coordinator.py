@@ -24,6 +24,8 @@ from fedkf.runs.store import RunFolder
 VARIABLE = "FEDKF_COORDINATOR"
 FILE = "coordinator.yaml"
 APP = Path(__file__).parent / "flower_app"
+EVERYWHERE = ("0.0.0.0", "::")
+"""Addresses to listen on that stand for all of a machine's."""
 PATIENCE = 180.0
 """Seconds in which Flower must have started a run's server process."""
 
@@ -67,7 +69,11 @@ class Coordinator:
 
     def environment(self) -> dict[str, str]:
         """Of Flower's programs; it also tells them where the SuperLink is."""
-        address = f"127.0.0.1:{self.port}"
+        bound = self / "bound"
+        host = bound.read_text() if bound.exists() else "0.0.0.0"
+        if host in EVERYWHERE:
+            host = "127.0.0.1"
+        address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         certificate = json.dumps(str(self / "ca.crt"))
         connection = (
             f'[superlink]\ndefault = "{programs.LINK}"\n\n[superlink.{programs.LINK}]\n'
@@ -80,6 +86,7 @@ class Coordinator:
 
     def start(self, host: str) -> NoReturn:
         """Become this coordinator's SuperLink."""
+        self.bind(host)
         arguments = [
             *("--ssl-ca-certfile", str(self / "ca.crt")),
             *("--ssl-certfile", str(self / "server.crt")),
@@ -93,6 +100,16 @@ class Coordinator:
         environment = self.environment()
         os.chdir(self.path)
         programs.become("flower-superlink", arguments, environment)
+
+    def bind(self, host: str) -> None:
+        """Remember the address that it listens on, which its certificate must hold."""
+        known = self._settings().get("hosts") or []
+        if host not in (*EVERYWHERE, *known):
+            raise UserError(
+                f"--bind {host} is not in the certificate, which holds {', '.join(known)}; "
+                "name it with --host when the coordinator is made"
+            )
+        write_atomically(self / "bound", host.encode())
 
     # -- sites ----------------------------------------------------------------------------------
 
