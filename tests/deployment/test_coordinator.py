@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,12 @@ from typing import Any
 import pytest
 from conftest import Settings
 
+from fedkf.cli.app import Stopped
+from fedkf.cli.deploy import follow
+from fedkf.cli.running import stop
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.deployment.coordinator import Coordinator, Job
+from fedkf.deployment.programs import free_port
 from fedkf.deployment.server import Sites, execute
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
@@ -84,3 +90,36 @@ def test_its_commands_go_to_the_address_that_it_listens_on(coordinator: Coordina
         assert address() == f'"{expected}"'
     with pytest.raises(UserError, match=r"--bind 10\.0\.0\.5 is not in the certificate"):
         coordinator.start("10.0.0.5")
+
+
+def test_ctrl_c_before_flower_has_started_a_run_withdraws_it(
+    coordinator: Coordinator, job: Submitted, tmp_path: Path
+) -> None:
+    submitted = job()
+    settings = submitted.config()
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Stopped):
+            follow(submitted, settings, quiet=True)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(UserError, match="there is no job"):
+        execute(NOBODY, coordinator, submitted)
+    assert not (tmp_path / "run").exists()
+    # One that began and ended meanwhile cannot be stopped any more.
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    submitted.tell(pid=ended.pid)
+    submitted.withdraw()
+
+
+def test_a_job_that_flower_does_not_take_is_withdrawn(
+    coordinator: Coordinator, job: Submitted, tmp_path: Path
+) -> None:
+    port = free_port()
+    file = coordinator / "coordinator.yaml"
+    file.write_text(file.read_text().replace("8000", str(port)))
+    with pytest.raises(FedkfError):
+        coordinator.submit(job().config(), tmp_path / "run", False, 1)
+    assert len(list((coordinator / "jobs").glob("*/job.json"))) == 1

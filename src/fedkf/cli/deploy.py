@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Annotated, Any
@@ -147,9 +146,7 @@ def follow(job: Any, settings: Any, quiet: bool) -> None:
         with progress:
             job.follow(progress.say, progress.round_finished)
     except KeyboardInterrupt:
-        pid = job.told("pid")
-        if pid is not None:
-            os.kill(pid, signal.SIGTERM)
+        job.withdraw()
         raise Stopped("stopped; nothing that was finished is lost, add --resume to go on") from None
     finally:
         signal.signal(signal.SIGTERM, previous)

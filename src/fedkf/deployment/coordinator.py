@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -159,7 +161,11 @@ class Coordinator:
         job = self.job(secrets.token_hex(8))
         job.create(config, out, resume, wait)
         arguments = ["run", str(APP), programs.LINK, "--run-config", f'job="{job.folder.name}"']
-        answer = programs.flwr(arguments, self.environment())
+        try:
+            answer = programs.flwr(arguments, self.environment())
+        except BaseException:  # Flower may have taken it all the same
+            job.withdraw()
+            raise
         job.tell(run=str(answer["run-id"]))
         return job
 
@@ -175,6 +181,14 @@ class Job:
         content = {"out": str(out.absolute()), "resume": resume, "wait": wait}
         content["config"] = config.model_dump(mode="json")
         (self.folder / "job.json").write_text(json.dumps(content))
+
+    def withdraw(self) -> None:
+        """Stop the run, or see to it that it does not begin."""
+        (self.folder / "job.json").unlink(missing_ok=True)  # read only once the pid is told
+        pid = self.told("pid")
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def _content(self) -> dict[str, Any]:
         try:
@@ -218,9 +232,9 @@ class Job:
         """Watch the run until it ends; raises what ended it, if it did not end well."""
         began, heard, seen = time.monotonic(), 0, len(RunFolder(self.out).rounds())
         while True:
-            ended = self.told("exit")
             pid = self.told("pid")
             gone = pid is not None and not alive(pid)
+            ended = self.told("exit")  # after that: it is written before the process is gone
             for text in self.said()[heard:]:
                 say(text)
                 heard += 1

@@ -59,11 +59,11 @@ def carry_out_job(grid: Grid, context: Context) -> None:
     job.tell(pid=os.getpid())
     try:
         execute(grid, coordinator, job)
-        job.tell(exit=0, message="")
+        job.tell(message="", exit=0)
     except BaseException as error:
         traceback.print_exc()
         text = str(error) if isinstance(error, FedkfError) else f"{type(error).__name__}: {error}"
-        job.tell(exit=getattr(error, "exit_code", 1), message=text)
+        job.tell(message=text, exit=getattr(error, "exit_code", 1))
         raise
 
 
