@@ -30,6 +30,9 @@ class Switchboard:
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         ids = []
         for message in messages:
+            if message.metadata.dst_node_id not in self.nodes:  # as of a node that was removed
+                ids.append("")
+                continue
             id = str(next(self._numbers))
             message.metadata.__dict__["_message_id"] = id
             self.sent.append(message)

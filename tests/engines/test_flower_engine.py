@@ -23,7 +23,7 @@ import fedkf
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
-from fedkf.engines.flower import FlowerEngine, make_reply, packed, read_call
+from fedkf.engines.flower import MARGIN, FlowerEngine, make_reply, packed, read_call
 
 RAY_STARTS = {("169.254.169.254", 80), ("8.8.8.8", 53)}
 """What Ray does when it starts: it asks whether it is in a cloud, by the address and the name of
@@ -171,6 +171,10 @@ def crashed(message: Message) -> Message:
     return Message(Error(2, "<class 'MemoryError'>"), reply_to=message)
 
 
+def refused(message: Message) -> Message:
+    return Message(Error(7, "Invalid FAB"), reply_to=message)
+
+
 def lost(message: Message) -> Message:
     return Message(Error(5, "Node unavailable"), reply_to=message)
 
@@ -205,6 +209,7 @@ def ask(nodes: dict[int, Node], step: str = "local_update", **options: Any) -> d
         (vast, "its answer cannot be used"),
         (nested, "its answer cannot be used"),
         (coloured, "on [2J fire"),
+        (refused, "Flower reports: Invalid FAB"),
         (crashed, "Flower reports: <class 'MemoryError'>"),
         (lost, "the connection to it was lost"),
         (silent, "no answer within 0.2 s"),
@@ -247,6 +252,23 @@ def test_a_client_that_is_not_connected_is_named() -> None:
     assert replies[1].error == "it is not connected"
     assert replies[0].upload is not None
     assert len(board.sent) == 1
+
+
+def test_a_call_that_flower_does_not_accept_is_named() -> None:
+    engine = FlowerEngine(Switchboard({0: fine}), lambda: {0: 0, 1: 1}, timeout=1)
+    calls = [Call("local_update", client, 1, None, "1.1") for client in (0, 1)]
+    replies = {reply.call.client: reply for reply in engine.exchange(calls, DOWN)}
+    assert replies[1].error == "it is not connected"
+    assert replies[0].upload is not None
+
+
+def test_nobody_is_asked_again_at_once_or_after_the_time_of_the_exchange() -> None:
+    board = Switchboard({0: fine, 1: lost})
+    engine = FlowerEngine(board, lambda: {0: 0, 1: 1}, timeout=0.5, need=2, pause=0.02)
+    calls = [Call("local_update", client, 1, None, "1.1") for client in (0, 1)]
+    assert len(list(engine.exchange(calls, DOWN))) == 2
+    assert 3 <= len(board.sent) <= 5
+    assert all(MARGIN <= message.metadata.ttl <= MARGIN + 0.5 for message in board.sent)
 
 
 def test_bytes_come_back_as_they_were_sent() -> None:

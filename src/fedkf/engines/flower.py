@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Message
 
 INSTALL = "pip install 'fedkf[flower]'"
-LOST = {3, 4, 5, 6, 7}
+LOST = {3, 4, 5}
 """Flower's error codes that say that a message or its reply was lost on the way."""
+MARGIN = 900.0
+"""Seconds that a message outlives its exchange, as clocks differ."""
 
 
 class Grid(Protocol):
@@ -68,8 +70,9 @@ class FlowerEngine:
         while open_:
             online = self.nodes()
             ready = [call for call in open_ if call.client in online]
-            sent = self._send(ready, record, online)
-            absent = [call for call in open_ if call.client not in online]
+            sent = self._send(ready, record, online, began)
+            accepted = {call.client for call in sent.values()}
+            absent = [call for call in open_ if call.client not in accepted]
             why.update({call.client: "it is not connected" for call in absent})
             for call, message in self._collect(sent, began):
                 if message is None:
@@ -98,19 +101,23 @@ class FlowerEngine:
     # -- sending and receiving ------------------------------------------------------------------
 
     def _send(
-        self, calls: Sequence[Call], record: ArrayRecord, online: Mapping[int, int]
+        self, calls: Sequence[Call], record: ArrayRecord, online: Mapping[int, int], began: float
     ) -> dict[str, Call]:
+        """The calls that the grid accepted, by message; a node that comes back late skips them."""
         from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
+        ttl = None
+        if self.timeout is not None:
+            ttl = max(0.0, began + self.timeout - time.monotonic()) + MARGIN
         messages = []
         for call in calls:
             fields = {k: "" if v is None else v for k, v in asdict(call).items()}
             head = ConfigRecord({**fields, **self.more(call)})
             kind = MessageType.EVALUATE if call.step == "evaluate" else MessageType.TRAIN
             content = RecordDict({"call": head, "payload": record})
-            messages.append(Message(content, online[call.client], kind))
+            messages.append(Message(content, online[call.client], kind, ttl=ttl))
         ids = list(self.grid.push_messages(messages)) if messages else []
-        return {id: call for id, call in zip(ids, calls, strict=True) if id}
+        return {id: call for id, call in zip(ids, calls, strict=False) if id}
 
     def _collect(
         self, sent: dict[str, Call], began: float
@@ -156,9 +163,11 @@ class FlowerEngine:
         return self.timeout is not None and time.monotonic() - began > self.timeout
 
     def _wait_for(self, clients: set[int], began: float) -> None:
-        while not clients & self.nodes().keys() and not self._time_is_up(began):
+        while not self._time_is_up(began):
             self.check()
-            time.sleep(max(self.pause, 1.0))
+            time.sleep(10 * self.pause)
+            if clients & self.nodes().keys():
+                break
 
 
 # -- on the wire -----------------------------------------------------------------------------------
