@@ -15,7 +15,7 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
-from fedkf.core.server import Server, miscounted
+from fedkf.core.server import Engine, Server, miscounted
 from fedkf.core.task import Task, Training
 from fedkf.core.versions import Elsewhere
 
@@ -32,18 +32,21 @@ class Wire:
 
     def __init__(self, change: Change) -> None:
         self.change = change
+        self.usable: dict[int, bool] = {}
 
     def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
         for call in calls:
             upload = Payload.from_bytes(down.to_bytes())
-            yield Reply(call, self.change(upload) if call.client == 1 else upload)
+            reply = Reply(call, self.change(upload) if call.client == 1 else upload)
+            yield reply
+            self.usable[call.client] = reply.usable
 
     def evaluate(self, readouts: object, clients: object) -> None: ...
 
     def close(self) -> None: ...
 
 
-def server(change: Change) -> Server:
+def server(engine: Engine) -> Server:
     streams = Streams(0)
     task = Task(lambda: torch.nn.Linear(1, 1), (1,), 1, Training(), streams)
     sizes = {0: 5, 1: 5, 2: 5}
@@ -51,7 +54,7 @@ def server(change: Change) -> Server:
         task,
         sizes,
         streams,
-        Wire(change),
+        engine,
         Elsewhere(),
         Ledger(),
         lambda name, counts: Memory({}, counts),
@@ -70,11 +73,13 @@ def server(change: Change) -> Server:
     ],
 )
 def test_an_upload_that_does_not_fit_is_left_out(change: Change, reason: str) -> None:
-    served = server(change)
+    engine = Wire(change)
+    served = server(engine)
     uploads = served.exchange("local_update", [0, 1, 2], down())
     assert [upload.client for upload in uploads] == [0, 2]
     assert [refusal.client for refusal in served.refused] == [1]
     assert reason in served.refused[0].reason
+    assert engine.usable == {0: True, 1: False, 2: True}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_counts_that_cannot_be_are_left_out(
     asked = Payload().add("aca", {"w": torch.zeros(3)}, "weights")
     assert reason in miscounted(judged(asked), asked)
     # The others send back weights, which are no counts either.
-    assert server(judged).exchange("evaluate", [0, 1, 2], asked) == []
+    assert server(Wire(judged)).exchange("evaluate", [0, 1, 2], asked) == []
 
 
 def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_counted() -> None:
@@ -108,8 +113,8 @@ def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_coun
                 own = {"personal": 1} if call.client else {}
                 yield Reply(call, Payload(monitoring={"tested": 2, "aca": 1, **own}))
 
-    served = server(lambda upload: upload)
-    served._engine = engine = Reporting(lambda upload: upload)
+    engine = Reporting(lambda upload: upload)
+    served = server(engine)
     federation = Federation(
         fedkf.FedAvg(), served, engine, Schedule(1), served._ledger, NoCheckpoint()
     )

@@ -238,6 +238,22 @@ def test_too_few_answers_wait_for_a_client_to_come_back() -> None:
     assert replies[1].upload is not None
 
 
+def test_an_upload_that_the_server_refuses_is_no_answer() -> None:
+    tries = []
+
+    def returning(message: Message) -> Message:
+        tries.append(message)
+        return lost(message) if len(tries) < 2 else fine(message)
+
+    engine = FlowerEngine(
+        Switchboard({0: fine, 1: returning}), lambda: {0: 0, 1: 1}, timeout=60, pause=0.01
+    )
+    calls = [Call("local_update", client, 2, None, "2.1") for client in (0, 1)]
+    for reply in engine.exchange(calls, DOWN):
+        reply.usable = reply.call.client == 1
+    assert len(tries) == 2
+
+
 def test_nobody_waits_for_a_client_that_is_not_needed_or_when_time_is_up() -> None:
     assert "was lost" in ask({0: fine, 1: lost}, timeout=60, need=1)[1].error
     assert "was lost" in ask({0: fine, 1: lost}, timeout=0.2, need=2)[1].error

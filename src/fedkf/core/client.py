@@ -183,7 +183,7 @@ class Call:
     version: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reply:
     """What came of a call: an upload, or the reason why there is none."""
 
@@ -192,6 +192,8 @@ class Reply:
     wrote_state: bool = False
     error: str = ""
     details: str = ""
+    usable: bool = True
+    """The server's judgement of the upload, which the engine knows when it goes on."""
 
 
 class ClientHost:

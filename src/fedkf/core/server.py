@@ -176,6 +176,7 @@ class Server:
                 except Exception as error:  # it may hold anything
                     reason = f"it cannot be decoded ({type(error).__name__}: {error})"
             if reason or upload is None:
+                reply.usable = False
                 self._states.discard(client, version)
                 refused[client] = Refusal(client, printable(reason), reply.details)
             else:

@@ -83,8 +83,8 @@ class FlowerEngine:
                     absent.append(call)
                 else:
                     reply = self._read(call, message, largest)
-                    answered += reply.upload is not None
                     yield reply
+                    answered += reply.upload is not None and reply.usable
             open_ = absent
             if answered >= need or self._time_is_up(began):
                 break
