@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from conftest import Settings
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app.error import Error
+from switchboard import Node, Switchboard
 
 from fedkf.cli.app import Stopped
 from fedkf.cli.deploy import follow
@@ -17,7 +20,7 @@ from fedkf.cli.running import stop
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.deployment.coordinator import Coordinator, Job
 from fedkf.deployment.programs import free_port
-from fedkf.deployment.server import Sites, execute
+from fedkf.deployment.server import Sites, execute, gather
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
 
@@ -123,3 +126,53 @@ def test_a_job_that_flower_does_not_take_is_withdrawn(
     with pytest.raises(FedkfError):
         coordinator.submit(job().config(), tmp_path / "run", False, 1)
     assert len(list((coordinator / "jobs").glob("*/job.json"))) == 1
+
+
+def saying(**about: Any) -> Node:
+    return lambda message: Message(RecordDict({"reply": ConfigRecord(about)}), reply_to=message)
+
+
+def test_what_sites_say_of_their_data_is_checked(job: Submitted) -> None:
+    fine = {"train": 40, "test": 9, "shape": [1, 8, 8]}
+    cases: dict[str, tuple[Node, str]] = {
+        "empty": (lambda message: Message(RecordDict(), reply_to=message), "cannot be used"),
+        "text": (saying(**{**fine, "train": "many"}), "cannot be used"),
+        "none": (saying(**{**fine, "train": 0}), "cannot be used"),
+        "huge": (saying(**{**fine, "train": 2**50}), "cannot be used"),
+        "negative": (saying(**{**fine, "test": -1}), "cannot be used"),
+        "vast": (saying(**{**fine, "shape": [2**20, 2**20]}), "cannot be used"),
+        "flat": (saying(**{**fine, "shape": []}), "cannot be used"),
+        "deep": (saying(**{**fine, "shape": [1] * 5}), "cannot be used"),
+        "colour": (saying(error="no\x1b[2J\nno"), "does not take part: no [2J no"),
+        "broken": (lambda m: Message(Error(2, "/secret"), reply_to=m), "its program failed; its"),
+        "other": (saying(**{**fine, "shape": [3, 8, 8]}), "its samples have shape [3, 8, 8]"),
+        "north": (saying(**fine), "north takes part with 40 training samples"),
+        "south": (saying(**fine), "south takes part with 40 training samples"),
+    }
+    numbers = {name: number for number, name in enumerate(cases, 1)}
+    board: Any = Switchboard({numbers[name]: node for name, (node, _) in cases.items()})
+    said: list[str] = []
+    sites = gather(board, numbers, job().config(), "0123abcd", 60, said.append)
+    assert sites.names == ["north", "south"]
+    assert (sites.sizes, sites.test_sizes, sites.shape) == ({0: 40, 1: 40}, [9, 9], (1, 8, 8))
+    assert len(board.sent) == len(cases)
+    for name, (_, words) in cases.items():
+        assert any(text.startswith(name) and words in text for text in said), name
+
+
+def test_a_lost_greeting_is_asked_for_again(job: Submitted) -> None:
+    fine = saying(train=40, test=9, shape=[1, 8, 8])
+    asked = []
+
+    def returning(message: Message) -> Message | None:
+        asked.append(message)
+        return fine(message) if asked[1:] else Message(Error(5, "gone"), reply_to=message)
+
+    board: Any = Switchboard({1: returning})
+    board.get_node_ids = lambda: [1, 2]  # 2 was removed this moment: nothing can be sent to it
+    said: list[str] = []
+    config = job().config()
+    assert gather(board, {"north": 1, "west": 2}, config, "0123abcd", 1.5, said.append).names == [
+        "north"
+    ]
+    assert said[-1] == "not connected within 1.5 s: west"

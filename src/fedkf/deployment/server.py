@@ -30,7 +30,7 @@ from fedkf.core.versions import Elsewhere, Versions
 from fedkf.data.sources import Source
 from fedkf.deployment import programs
 from fedkf.deployment.coordinator import APP, VARIABLE, Coordinator, Job
-from fedkf.engines.flower import FlowerEngine
+from fedkf.engines.flower import LOST, MARGIN, FlowerEngine, greeting
 from fedkf.runs.config import refuse_changes
 from fedkf.runs.experiment import Clients, carry_out, reporting_disk_errors
 from fedkf.runs.schema import Config
@@ -250,22 +250,26 @@ def gather(
         news = [n for n in silent if registered[n] in online and n not in asked.values()]
         messages = [
             Message(
-                RecordDict({"call": ConfigRecord(dict(head))}), registered[n], MessageType.QUERY
+                RecordDict({"call": ConfigRecord(dict(head))}),
+                registered[n],
+                MessageType.QUERY,
+                ttl=wait + MARGIN,
             )
             for n in news
         ]
-        asked.update(zip(grid.push_messages(messages) if messages else [], news, strict=True))
+        ids = grid.push_messages(messages) if messages else []
+        asked.update((id, name) for id, name in zip(ids, news, strict=False) if id)
         for reply in grid.pull_messages(list(asked)) if asked else []:
-            name = asked.pop(reply.metadata.reply_to_message_id)
-            if reply.has_error():
+            name = asked.pop(reply.metadata.reply_to_message_id, "")
+            if not name or (reply.has_error() and reply.error.code in LOST):
                 continue  # asked again when it is back
             silent.discard(name)
-            answer = reply.content.config_records["reply"]
+            answer = greeting(reply)
             if "error" in answer:
-                say(f"{name} does not take part: {answer['error']!s}")
+                say(f"{name} does not take part: {answer['error']}")
             else:
                 found[name] = answer
-                say(f"{name} takes part with {answer['train']!s} training samples")
+                say(f"{name} takes part with {answer['train']} training samples")
         time.sleep(0.5)
     if silent:
         say(f"not connected within {wait:g} s: {', '.join(sorted(silent))}")
@@ -279,21 +283,20 @@ def agreed(
     say: Callable[[str], None],
 ) -> Sites:
     """The sites whose samples have the shape that most have."""
-    shapes = [tuple(found[name]["shape"]) for name in names]
+    shapes = [found[name]["shape"] for name in names]
+    shape = max(shapes, key=shapes.count, default=())
+    for name in [n for n in names if found[n]["shape"] != shape]:
+        say(f"{name} does not take part: its samples have shape {list(found[name]['shape'])}")
+    names = [name for name in names if found[name]["shape"] == shape]
     if len(names) < config.federation.min_clients:
         raise FedkfError(
             f"{len(names)} sites take part and federation.min_clients is "
             f"{config.federation.min_clients}"
         )
-    shape = max(shapes, key=shapes.count)
-    odd = [n for n, own in zip(names, shapes, strict=True) if own != shape]
-    for name in odd:
-        say(f"{name} does not take part: its samples have shape {list(found[name]['shape'])}")
-    names = [name for name in names if name not in odd]
     return Sites(
         names,
-        {k: int(found[name]["train"]) for k, name in enumerate(names)},
-        [int(found[name]["test"]) for name in names],
+        {k: found[name]["train"] for k, name in enumerate(names)},
+        [found[name]["test"] for name in names],
         shape,
         list(config.data.class_names or []),
     )

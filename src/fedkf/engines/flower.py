@@ -7,6 +7,7 @@ the message that it answers, and what it holds is read with care.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import FedkfError, UserError, printable
 from fedkf.core.payload import Payload, Weights
+from fedkf.core.server import MOST_SAMPLES
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Message
@@ -198,6 +200,24 @@ def read_call(message: Message) -> tuple[Call, Payload, Mapping[str, Any]]:
     fields = {name: head.pop(name) for name in ("step", "client", "round", "start", "version")}
     call = Call(**{**fields, "start": fields["start"] or None})
     return call, Payload.from_bytes(unpacked(message.content.array_records["payload"])), head
+
+
+def greeting(message: Message) -> dict[str, Any]:
+    """What a client says of its data: train, test and shape; or the error that it is."""
+    if message.has_error():
+        return {"error": "its program failed; its own log says more"}
+    try:
+        about: Any = message.content.config_records["reply"]
+        if "error" in about:
+            return {"error": printable(about["error"])}
+        train, test, shape = about["train"], about.get("test", 0), tuple(about["shape"])
+        whole = all(type(n) is int for n in (train, test, *shape))
+        sized = 0 < train < MOST_SAMPLES and 0 <= test < MOST_SAMPLES
+        if whole and sized and len(shape) <= 4 and min(shape) > 0 and math.prod(shape) < 2**28:
+            return {"train": train, "test": test, "shape": shape}
+    except Exception:  # it may hold anything
+        pass
+    return {"error": "its answer cannot be used"}
 
 
 def make_reply(message: Message, call: Call, header: Mapping[str, Any], payload: bytes) -> Message:
