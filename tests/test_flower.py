@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from flwr.app import ArrayRecord, MetricRecord
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from switchboard import Switchboard, node_of
 
 import fedkf
 import fedkf.flower
-from fedkf.core.errors import UserError
+from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import Payload
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "flower"
@@ -62,6 +62,35 @@ def test_node_ids_change_nothing(example: Any) -> None:
             weights.append(Payload(weights=strategy.readouts["oca"]).to_bytes())
             assert [r["refused"] for r in strategy.history] == [[], [], []]
         assert weights[0] == weights[1]
+
+
+def test_it_waits_for_the_nodes_that_are_needed(example: Any) -> None:
+    class Filling(Switchboard):
+        """A node more whenever it is asked who is there."""
+
+        there = 0
+
+        def get_node_ids(self) -> list[int]:
+            self.there = min(self.there + 1, len(self.nodes))
+            return list(self.nodes)[: self.there]
+
+    config = fedkf.flower.AlgorithmStrategy("fedavg", model=example.Net, classes=3).config
+    late: Any = Filling(board(example, [4, 3, 2, 1]).nodes)
+    nodes, _, _ = fedkf.flower.meet(late, config, "0123abcd", 60)
+    assert nodes == {0: 4, 1: 3, 2: 2, 3: 1}
+    many = config.federation.model_copy(update={"min_clients": 5})
+    with pytest.raises(FedkfError, match="4 nodes are connected, and 5 are needed"):
+        fedkf.flower.meet(late, config.model_copy(update={"federation": many}), "0123abcd", 0.1)
+
+
+def test_nodes_of_the_same_partition_are_told(example: Any) -> None:
+    config = fedkf.flower.AlgorithmStrategy("fedavg", model=example.Net, classes=3).config
+    twins: Any = Switchboard({1: node_of(example.client, 0, 4), 2: node_of(example.client, 0, 4)})
+    with pytest.raises(FedkfError, match="two nodes have the partition-id 0"):
+        fedkf.flower.meet(twins, config, "0123abcd", 60)
+    strange: Any = Switchboard({1: lambda message: Message(RecordDict(), reply_to=message)})
+    with pytest.raises(FedkfError, match="0 of 1 nodes answered"):
+        fedkf.flower.meet(strange, config, "0123abcd", 60)
 
 
 def test_metrics_and_private_state_are_kept(example: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ message, so that there is one place to say it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 import time
@@ -48,7 +49,7 @@ from fedkf.core.server import Server
 from fedkf.core.versions import Elsewhere, Versions
 from fedkf.data.datasets import arrays_of
 from fedkf.data.federated import FederatedData
-from fedkf.engines.flower import FlowerEngine, make_reply, read_call
+from fedkf.engines.flower import FlowerEngine, greeting, make_reply, read_call
 from fedkf.engines.local import Job, answer
 from fedkf.runs.config import parse, resolve
 from fedkf.runs.schema import Config
@@ -121,12 +122,18 @@ class AlgorithmStrategy(Strategy):
         task.initial_weights = dict(initial_arrays.to_torch_state_dict())
         states, ledger, settings = Elsewhere(), Ledger(), config.federation
         head = {"config": told(config, task.training.steps_per_epoch), "experiment": experiment}
+
+        def online() -> dict[int, int]:
+            there = set(grid.get_node_ids())
+            return {client: node for client, node in nodes.items() if node in there}
+
         engine = FlowerEngine(
             grid,
-            lambda: nodes,
+            online,
             timeout=timeout,
             need=settings.min_clients,
             more=lambda call: {**head, "keep": states.keep(call.client)},
+            pause=0.5,
         )
         codec = Codec(config.transport.downlink, config.transport.uplink)
         server = Server(
@@ -235,29 +242,35 @@ def meet(
     grid: Grid, config: Config, experiment: str, timeout: float
 ) -> tuple[dict[int, int], dict[int, int], tuple[int, ...]]:
     """Ask every node which client it is; client ids follow partition ids, not random node ids."""
-    deadline = time.monotonic() + timeout
-    while not (online := list(grid.get_node_ids())):
+    deadline, need = time.monotonic() + timeout, config.federation.min_clients
+    before: set[int] = set()
+    while (online := set(grid.get_node_ids())) != before or len(online) < max(1, need):
         if time.monotonic() > deadline:
-            raise FedkfError("no node is connected")
+            raise FedkfError(f"{len(online)} nodes are connected, and {max(1, need)} are needed")
+        before = online
         time.sleep(0.5)
     head = {"config": told(config, None), "experiment": experiment}
     asked = [
         Message(RecordDict({"call": ConfigRecord(dict(head))}), node, MessageType.QUERY)
-        for node in online
+        for node in sorted(online)
     ]
+    replies = list(grid.send_and_receive(asked, timeout=timeout))
+    sent = {message.metadata.message_id: message.metadata.dst_node_id for message in asked}
     found: list[tuple[int, int, int, tuple[int, ...]]] = []
-    for reply in grid.send_and_receive(asked, timeout=timeout):
-        if not reply.has_error():
-            about: Any = reply.content.config_records["reply"]
-            node = next(
-                message.metadata.dst_node_id
-                for message in asked
-                if message.metadata.message_id == reply.metadata.reply_to_message_id
-            )
-            found.append((int(about["partition"]), node, about["train"], tuple(about["shape"])))
-    if not found:
-        raise FedkfError("no node answered; its ClientApp is made by fedkf.flower.client_app")
+    for reply in replies:
+        about, node = greeting(reply), sent.get(reply.metadata.reply_to_message_id)
+        if node is not None and "error" not in about:
+            partition: Any = reply.content.config_records["reply"].get("partition", node)
+            found.append((int(partition), node, about["train"], about["shape"]))
+    if len(found) < max(1, need):
+        raise FedkfError(
+            f"{len(found)} of {len(asked)} nodes answered, and {max(1, need)} are needed; "
+            "their ClientApp is made by fedkf.flower.client_app"
+        )
     found.sort()
+    for (first, *_), (second, *_) in itertools.pairwise(found):
+        if first == second:
+            raise FedkfError(f"two nodes have the partition-id {first}; give each its own")
     if len({shape for *_, shape in found}) > 1:
         raise FedkfError("the clients' samples differ in shape")
     nodes = {k: node for k, (_, node, _, _) in enumerate(found)}
