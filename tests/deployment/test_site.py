@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 from conftest import Settings
+from PIL import Image
 
 from fedkf.core.client import Call
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.versions import Elsewhere
-from fedkf.deployment.site import Host, Site, SiteFolder, SiteRefusal, own_config, validate
+from fedkf.deployment.site import (
+    Host,
+    Site,
+    SiteFolder,
+    SiteRefusal,
+    load_data,
+    own_config,
+    validate,
+)
 from fedkf.runs.config import resolve
 
 EXPERIMENT = "0123abcd"
@@ -102,10 +111,21 @@ def test_files_are_named_by_the_site_alone(make: Make, settings: Settings) -> No
     assert own_config(site, received).data.path is None
 
 
-def test_its_data_must_fit_the_classes_and_its_paths_stay(make: Make, npz: Path) -> None:
-    with pytest.raises(SiteRefusal, match="its data could not be read") as caught:
+def test_its_data_must_fit_the_classes_and_its_paths_stay(
+    make: Make, npz: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(SiteRefusal, match="its data does not fit the configuration") as caught:
         make({"data.class_names": ["0", "1"]})
     assert str(npz) not in str(caught.value)
+    # A class that nobody named is not told apart from data that is not there.
+    (tmp_path / "images" / "cat").mkdir(parents=True)
+    Image.new("L", (8, 8)).save(tmp_path / "images" / "cat" / "1.png")
+    config = make().config
+    for path in (tmp_path / "images", tmp_path / "nowhere"):
+        data = config.data.model_copy(update={"source": "folder", "path": str(path)})
+        with pytest.raises(SiteRefusal) as other:
+            load_data(config.model_copy(update={"data": data}))
+        assert str(other.value) == str(caught.value)
     with pytest.raises(SiteRefusal, match="does not name the classes"):
         make({"data.class_names": None})
 

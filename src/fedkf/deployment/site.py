@@ -188,10 +188,9 @@ def load_data(config: Config) -> tuple[Config, FederatedData]:
             least_classes=1,
         )
     except UserError as error:
-        unknown = re.fullmatch(r"class '.*' is not in data\.class_names", str(error))
         print(f"fedkf site: {error}", file=sys.stderr)  # here, where its paths are no secret
-        what = "holds a class that data.class_names lacks" if unknown else "could not be read"
-        raise SiteRefusal(f"its data {what}; its own log says more") from error
+        refusal = "its data does not fit the configuration; its own log says why"
+        raise SiteRefusal(refusal) from error
     # All of it is one client's, whoever owned it in the source.
     source = replace(source, owners=None, owner_names=())
     config = settle(config, source)
