@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Settings
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.error import Error
 from switchboard import Node, Switchboard
 
@@ -18,9 +18,9 @@ from fedkf.cli.app import Stopped
 from fedkf.cli.deploy import follow
 from fedkf.cli.running import stop
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.deployment.coordinator import Coordinator, Job
+from fedkf.deployment.coordinator import VARIABLE, Coordinator, Job
 from fedkf.deployment.programs import free_port
-from fedkf.deployment.server import Sites, execute, gather
+from fedkf.deployment.server import Sites, execute, gather, server
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
 
@@ -176,3 +176,34 @@ def test_a_lost_greeting_is_asked_for_again(job: Submitted) -> None:
         "north"
     ]
     assert said[-1] == "not connected within 1.5 s: west"
+
+
+@pytest.mark.parametrize(
+    "host", ["https://coord.example.org", "coord.example.org:8000", "zürich.example", "a b", ""]
+)
+def test_a_host_that_is_none_is_refused_before_anything_is_made(tmp_path: Path, host: str) -> None:
+    with pytest.raises(UserError, match="must be a name or an address alone"):
+        Coordinator(tmp_path / "new").create([host], 8000)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_finds_what_lies_beside_its_study(
+    coordinator: Coordinator,
+    job: Submitted,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = tmp_path / "study"
+    study.mkdir()
+    (study / "beside_the_study.py").write_text("raise ValueError('found')")
+    monkeypatch.chdir(study)
+    submitted = job({"algorithm.name": "fedavg"})
+    file = submitted.folder / "job.json"
+    file.write_text(file.read_text().replace('"fedavg"', '"beside_the_study:Own"'))
+    monkeypatch.chdir(coordinator.path)  # as Flower starts it
+    monkeypatch.setenv(VARIABLE, str(coordinator.path))
+    context = Context(1, 0, {}, RecordDict(), {"job": submitted.folder.name})
+    with pytest.raises(UserError, match="found"):
+        server(NOBODY, context)
+    assert submitted.told("exit") == 2
+    assert "found" in submitted.told("message")

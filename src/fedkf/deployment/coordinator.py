@@ -44,10 +44,12 @@ class Coordinator:
     # -- beginning ------------------------------------------------------------------------------
 
     def create(self, hosts: Sequence[str], port: int) -> None:
-        from fedkf.deployment.keys import make_certificates
+        from fedkf.deployment.keys import check_host, make_certificates
 
         if (self / FILE).exists():
             raise UserError(f"{self.path} is a coordinator already")
+        for host in hosts:
+            check_host(host)
         (self / "jobs").mkdir(parents=True, exist_ok=True)
         os.chmod(self.path, 0o700)
         make_certificates(self.path, hosts)
@@ -179,6 +181,7 @@ class Job:
     def create(self, config: Config, out: Path, resume: bool, wait: float) -> None:
         self.folder.mkdir(parents=True)
         content = {"out": str(out.absolute()), "resume": resume, "wait": wait}
+        content["cwd"] = os.getcwd()
         content["config"] = config.model_dump(mode="json")
         (self.folder / "job.json").write_text(json.dumps(content))
 
@@ -211,6 +214,11 @@ class Job:
     @property
     def wait(self) -> float:
         return float(self._content()["wait"])
+
+    @property
+    def cwd(self) -> Path:
+        """Where the run was asked for: relative paths and modules of its own are found there."""
+        return Path(self._content()["cwd"])
 
     def say(self, text: str) -> None:
         with open(self.folder / "said", "a", encoding="utf-8") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedkf.core.errors import UserError
 
 YEARS = 5
 
@@ -100,6 +103,19 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def check_host(host: str) -> None:
+    """Refuse what is neither an address nor a name of a machine."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        label = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+        if not re.fullmatch(rf"{label}(\.{label})*", host) or len(host) > 253:
+            raise UserError(
+                f"--host {host!r} must be a name or an address alone, such as coord.example.org "
+                "(no scheme, no port, letters without accents)"
+            ) from None
 
 
 def alternative(host: str) -> x509.GeneralName:

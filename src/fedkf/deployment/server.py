@@ -58,6 +58,7 @@ def carry_out_job(grid: Grid, context: Context) -> None:
     job = coordinator.job(str(context.run_config["job"]))
     job.tell(pid=os.getpid())
     try:
+        os.chdir(job.cwd)
         execute(grid, coordinator, job)
         job.tell(message="", exit=0)
     except BaseException as error:
