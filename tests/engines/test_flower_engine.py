@@ -154,7 +154,7 @@ def nested(message: Message) -> Message:
     return make_reply(message, call, {"wrote_state": True}, content)
 
 
-def vast(message: Message) -> Message:
+def vast(message: Message) -> Message | None:
     """An array that says it has 2⁴⁵ entries."""
     file = io.BytesIO()
     about = {"descr": "|u1", "fortran_order": False, "shape": (2**45,)}
