@@ -61,10 +61,11 @@ PAPER = {
 """What the paper says of this experiment; it leaves steps and the student's learning rate open."""
 
 WORKS = {
-    name: replace(paper, name="works", drawings=True, batch_size=128)
+    name: replace(paper, name="works", drawings=True, batch_size=128, teacher_epochs=20)
     for name, paper in PAPER.items()
 }
-"""Settings that bring the student closer: larger batches, and drawings beside generated images."""
+"""Settings that bring the student closer: larger batches, drawings beside generated images, and a
+teacher that is not trained until its answers are hard."""
 
 SETTINGS = {"paper": PAPER, "works": WORKS}
 
