@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 TOKEN = "FEDKF_TEST_LAB"
-PATIENCE = 300.0
+PATIENCE = 600.0
 NAMES = ("north", "south", "west")
 
 
