@@ -18,22 +18,10 @@ RESULTS = Path(__file__).parent.parent / "results"
 MARK = "<!-- tables -->\n"
 COMMAND = "fedkf reproduce {what} {options} --existing --out results/{folder}"
 LETTERS = "--scale paper --data letters --set generator.preset=lite"
-SHORT = "--scale small"
-PARTS = {
-    "performance": (LETTERS, "letters"),
-    "findings": (LETTERS, "letters"),
-    "ablation": (LETTERS, "letters"),
-    "t1": (LETTERS, "letters"),
-    "curves": (LETTERS, "letters"),
-    "rounds-to-target": (LETTERS, "letters"),
-    "time": (LETTERS, "letters"),
-    "time-to-target": (LETTERS, "letters"),
-    "bytes-to-target": (LETTERS, "letters"),
-    "robustness": (LETTERS, "letters"),
-    "drift": (LETTERS, "letters"),
-    "heterogeneity": (LETTERS, "letters"),
-    "rate-sweep": (SHORT, "letters-short"),
-}
+PARTS = [
+    *("performance", "findings", "ablation", "t1", "curves", "rounds-to-target", "time"),
+    *("time-to-target", "bytes-to-target", "robustness", "drift", "heterogeneity"),
+]
 
 
 def part(what: str, options: str, folder: str) -> str:
@@ -54,7 +42,7 @@ def part(what: str, options: str, folder: str) -> str:
 
 def score(algorithm: str, alpha: float, seed: int) -> dict[str, dict[str, float]] | None:
     """A run's last round, by readout and metric."""
-    name = f"letters,{algorithm},alpha={alpha:g},seed={seed}"
+    name = f"letters,{algorithm},alpha={alpha},seed={seed}"
     file = RESULTS / "letters" / name / "summary.json"
     found: dict[str, dict[str, float]] | None = None
     if file.exists():
@@ -93,7 +81,8 @@ def gains() -> str:
 def main() -> None:
     file = RESULTS / "README.md"
     above = file.read_text().split(MARK)[0]
-    parts = [part(what, options, folder) for what, (options, folder) in PARTS.items()]
+    parts = [part(what, LETTERS, "letters") for what in PARTS]
+    parts.append(part("rate-sweep", "--scale small", "letters-short"))
     file.write_text(above + MARK + "\n" + gains() + "".join(parts).rstrip() + "\n")
 
 

@@ -260,8 +260,9 @@ def meet(
     for reply in replies:
         about, node = greeting(reply), sent.get(reply.metadata.reply_to_message_id)
         if node is not None and "error" not in about:
-            partition: Any = reply.content.config_records["reply"].get("partition", node)
-            found.append((int(partition), node, about["train"], about["shape"]))
+            partition = reply.content.config_records["reply"].get("partition", node)
+            if isinstance(partition, int):
+                found.append((partition, node, about["train"], about["shape"]))
     if len(found) < max(1, need):
         raise FedkfError(
             f"{len(found)} of {len(asked)} nodes answered, and {max(1, need)} are needed; "

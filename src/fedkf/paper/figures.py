@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkf.report.figures import COLOURS, METRICS
+from fedkf.report.figures import COLOURS, METRICS, save
 
 STYLES = {"aca": ":", "oca": "-"}
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
@@ -18,14 +18,12 @@ Histories = Mapping[tuple[str, str], Sequence[Sequence[Mapping[str, Any]]]]
 """The rounds of each seed, by solution's name and readout."""
 
 
-def save(figure: Any, path: Path) -> list[Path]:
-    import matplotlib.pyplot as plt
-
+def save_both(figure: Any, path: Path) -> list[Path]:
+    """As PNG and as SVG."""
     path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "svg")]
     for target in paths:
-        figure.savefig(target, dpi=110)
-    plt.close(figure)
+        save(figure, target)
     return paths
 
 
@@ -78,7 +76,7 @@ def curves(
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=6)
     figure.suptitle(title)
-    return save(figure, path)
+    return save_both(figure, path)
 
 
 def lines(
@@ -101,7 +99,7 @@ def lines(
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
     figure.suptitle(title)
-    return save(figure, path)
+    return save_both(figure, path)
 
 
 def image_rows(
@@ -128,4 +126,4 @@ def image_rows(
             if line is axes[0]:
                 axis.set_title(name, fontsize=7)
         line[0].set_ylabel(label, fontsize=7, rotation=0, ha="right")
-    return save(figure, path)
+    return save_both(figure, path)

@@ -17,6 +17,23 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, which stay apart for colour-blind readers."""
 
 
+UNDATED: Mapping[str, Any] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "svg": {"Date": None},
+    "png": {"Software": None},
+}
+
+
+def save(figure: Any, path: Path, dpi: int = 110) -> None:
+    """Write a figure and forget it; the same figure gives the same bytes."""
+    import matplotlib.pyplot as plt
+
+    ending = path.suffix.lstrip(".")
+    with plt.rc_context({"svg.hashsalt": "fedkf"}):
+        figure.savefig(path, format=ending, dpi=dpi, metadata=UNDATED[ending])
+    plt.close(figure)
+
+
 def bubbles(about: Mapping[str, Any], path: Path) -> None:
     """Who holds how much of which class: clients across, classes up, area for the count."""
     import matplotlib
@@ -41,8 +58,7 @@ def bubbles(about: Mapping[str, Any], path: Path) -> None:
         axis.set_yticks(range(classes), about["class_names"])
     axis.grid(alpha=0.2)
     axis.set_title(f"heterogeneity {about['total_variation']:.2f}", fontsize=10)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save(figure, path)
 
 
 def comparison(
@@ -95,5 +111,4 @@ def comparison(
         axis.legend(fontsize=8, loc="upper right", ncols=len(histories))
     if title:
         figure.suptitle(title)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save(figure, path)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedkf.core.errors import UserError
 from fedkf.report.charts import KINDS, Chart, Series
+from fedkf.report.figures import save
 from fedkf.report.interactive import COLOURS, TICKS, beside, short
 from fedkf.report.runs import Run
 
@@ -29,16 +30,10 @@ STYLE: Any = {
     "lines.markersize": 3.5,
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
-    "svg.hashsalt": "fedkf",
 }
 MARKERS = ("o", "D", "s", "^", "X", "*", "p", "P")
 COLUMN, PAGE = 3.4, 7.0
 """Widths in inches: one column of a journal, and both."""
-UNDATED = {
-    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-    "svg": {"Date": None},
-    "png": {"Software": None},
-}
 
 
 def draw(kind: str, runs: Sequence[Run], path: Path) -> None:
@@ -68,9 +63,7 @@ def draw(kind: str, runs: Sequence[Run], path: Path) -> None:
             figure.legend(
                 handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False
             )
-        ending = path.suffix.lstrip(".")
-        figure.savefig(path, format=ending, dpi=300, metadata=UNDATED[ending])
-        plt.close(figure)
+        save(figure, path, dpi=300)
 
 
 MISSING = {
