@@ -62,6 +62,9 @@ def test_heterogeneity_needs_no_training(tmp_path: Path, cli: Cli) -> None:
     shown = [float(line.split("|")[2]) for line in text.splitlines() if line.startswith("| α")]
     assert len(shown) == 3
     assert shown[0] < min(shown[1:])  # α = 1 is the mildest
+    cli("reproduce", "heterogeneity", "--out", tmp_path / "again")
+    for file in (tmp_path / "figures").iterdir():
+        assert (tmp_path / "again" / "figures" / file.name).read_bytes() == file.read_bytes()
 
 
 def test_rate_sweep_draws_aca_and_oca(tmp_path: Path, cli: Cli) -> None:
