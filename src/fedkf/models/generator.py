@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from fedkf.models.products import convolve_doubled, convolve_to_few, is_wide
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -84,6 +86,8 @@ class ReleasedGenerator(ImageGenerator):
     def body(self, x: Tensor) -> Tensor:
         x = F.leaky_relu(self.norm1(double_and_convolve(self.norm0(x), self.conv1)), 0.2)
         x = F.leaky_relu(self.norm2(double_and_convolve(x, self.conv2)), 0.2)
+        if is_wide(x):
+            return convolve_to_few(x, self.conv3)
         out: Tensor = self.conv3(x)
         return out
 
@@ -93,8 +97,10 @@ def double_and_convolve(x: Tensor, convolution: nn.Conv2d) -> Tensor:
 
     A doubled image repeats every pixel, so the 3×3 kernel meets each of them with sums of its
     entries: the full convolution of the flipped kernel with a 2×2 of ones. It is the same function
-    of the same weights with 2.25 times fewer operations.
+    of the same weights with 2.25 times fewer operations, and with four times fewer for wide images.
     """
+    if is_wide(x):
+        return convolve_doubled(x, convolution)
     kernel = convolution.weight.flip(2, 3).transpose(0, 1)
     summed = sum(F.pad(kernel, (a, 1 - a, b, 1 - b)) for a in (0, 1) for b in (0, 1))
     assert isinstance(summed, torch.Tensor)
