@@ -3,8 +3,9 @@
     python benchmarks/step.py [--repetitions 7]
 
 Batches of 64; LeNet-5 on 1×32×32 with 26 classes, ResNet-8 on 3×32×32 with 10. Both sides compute
-the same (a test proves it) in turns; medians. `of peak` is the share that our step reaches of the
-floating-point operations per second of a matrix product of 1024×1024, taken in turns with it.
+the same (a test proves it) and fetch their shuffled batches, in turns; medians. `of peak` is the
+share that our step reaches of the floating-point operations per second of a matrix product of
+1024×1024, taken in turns with it.
 """
 
 from __future__ import annotations
@@ -104,18 +105,19 @@ def ours(case: Case) -> Callable[[], None]:
 def theirs(case: Case) -> Callable[[], None]:
     channels, classes = MODELS[case.model]
     data = make_client(case).data
-    images = data.images.contiguous()
-    batches = list(zip(images.split(BATCH), data.labels.split(BATCH), strict=True))
+    images, labels = data.images.contiguous(), data.labels
     make = straightforward.LeNet if case.model == "lenet5" else straightforward.ResNet
     student = make(classes)
     generator = straightforward.Generator(SIDE, NOISE, case.width, 0.0, 1.0, channels)
     weights = student.state_dict()
 
     def run() -> None:
+        order = torch.randperm(len(labels)).split(BATCH)
+        batches = ((images[index], labels[index]) for index in order)
         if case.algorithm == "fedavg":
             straightforward.fedavg(student, batches, 0.01)
             return
-        noise = [torch.randn(BATCH, NOISE) for _ in batches]
+        noise = [torch.randn(BATCH, NOISE) for _ in order]
         straightforward.fedkf(student, weights, generator, batches, noise, 0.01)
 
     return run

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from fedkf.algorithms.fedkf import FedKF
 from fedkf.core.client import Client
+from fedkf.core.payload import Weights
 from fedkf.core.samples import TrainedGenerator
 from fedkf.models.samples import Drawing, Noise
+from fedkf.paper import distillation
 from fedkf.paper.distill import Central, Settings, choose
 from fedkf.runs import config as configuration
+from fedkf.runs.setup import load_source, make_data, make_task
 
 
 def quiet(what: str, done: int, steps: int) -> None:
@@ -83,3 +89,21 @@ def test_drawings_are_repeatable_images_of_the_datas_shape() -> None:
     assert 0 <= x.min() < 0.1
     assert 0.9 < x.max() <= 1
     assert torch.equal(x, draw())
+
+
+def test_a_federation_can_start_from_the_generator_it_leaves(tmp_path: Path) -> None:
+    content, _ = configuration.read("digits")
+    small = {"generator.width": 4, "data.clients": 3}
+    config = configuration.resolve(content, small)
+    short = replace(SHORT, steps=3, teacher_epochs=1)
+    distillation.kept("digits", config, short, tmp_path, quiet)
+    [path] = tmp_path.glob("*.safetensors")
+
+    def first(**overrides: str) -> Weights:
+        config = configuration.resolve(content, {**small, **overrides})
+        data = make_data(config, load_source(config))
+        return make_task(config, data, FedKF()).initial_generator
+
+    started, random = first(**{"generator.start": str(path)}), first()
+    assert all(torch.equal(tensor, started[name]) for name, tensor in load_file(path).items())
+    assert not torch.equal(started["linear.weight"], random["linear.weight"])

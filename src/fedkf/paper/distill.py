@@ -80,7 +80,7 @@ def choose(name: str, model: str, **changes: Any) -> Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Accuracies on test samples, and averaged images of each class."""
+    """Accuracies on test samples, averaged images of each class, and the trained generator."""
 
     settings: Settings
     teacher: float
@@ -88,6 +88,7 @@ class Outcome:
     curve: list[tuple[int, float]]
     class_names: list[str]
     averages: dict[str, np.ndarray[Any, Any]]
+    generator: Weights
 
     def numbers(self) -> dict[str, Any]:
         """What goes into a JSON file."""
@@ -250,7 +251,10 @@ def distill(
     taught = central.teach(progress)
     teacher = central.accuracy(central.task.load("student", taught))
     accuracy, curve, samples = central.study("student", taught, TrainedGenerator, progress)
+    assert isinstance(samples, TrainedGenerator)
+    generator = copy_of(samples.generator)
     averages = central.averages(taught, samples)
     noise, _, _ = central.study("student on noise", taught, Noise, progress)
     students = {"data-free": accuracy, "plain noise": noise}
-    return Outcome(settings, teacher, students, curve, central.data.class_names, averages)
+    names = central.data.class_names
+    return Outcome(settings, teacher, students, curve, names, averages, generator)

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save
+
 from fedkf.core.payload import write_atomically
 from fedkf.paper import figures, published
 from fedkf.paper.distill import Progress, Settings, distill
@@ -33,6 +35,7 @@ def kept(
         if content.get("asked") == json.loads(json.dumps(asked)):
             return content, [p for p in map(Path, content["figures"]) if p.exists()]
     outcome = distill(config, settings, progress)
+    write_atomically(folder / f"{stem}.safetensors", save(dict(outcome.generator)))
     drawn = figures.image_rows(outcome.averages, outcome.class_names, folder / "figures" / stem)
     content = {**outcome.numbers(), "asked": asked, "figures": [str(p) for p in drawn]}
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
