@@ -1,12 +1,15 @@
 """What FedKF's generated samples must cost: accuracy of cheaper ones on real data.
 
     python benchmarks/frontier.py run RUNS [--records results/frontier] [--seeds 2] [--only NAME …]
+                                  [--start FILE] [--cifar FILE]
     python benchmarks/frontier.py table [--records results/frontier]
 
 `run` trains every point of the frontier, one process, one run after another; what is finished is
 skipped, what was cut off goes on. The run folders are in RUNS; the small records of finished runs
 (configuration, summary, rounds) are copied to the records, from which `table` is made. A seed moves
-the partition, the initial weights, the selection and the batches alike.
+the partition, the initial weights, the selection and the batches alike. `--start` is a generator
+that `fedkf distill` left, `--cifar` an .npz file with CIFAR-10's images or some of them; the points
+that need them are left out without.
 """
 
 from __future__ import annotations
@@ -44,20 +47,38 @@ POINTS: dict[str, list[str]] = {
     "warp-batch16": ["generator.samples=warp", "generator.batch_size=16"],
     "width32": ["generator.width=32"],
     "width128": [],
+    "width16-batch16-start": [
+        "generator.width=16",
+        "generator.batch_size=16",
+        "generator.start={start}",
+    ],
+    "cifar-fedavg": ["algorithm.name=fedavg"],
+    "cifar-width16-batch16": ["generator.width=16", "generator.batch_size=16"],
+    "cifar-warp": ["generator.samples=warp"],
+    "cifar-noise": ["generator.samples=noise"],
 }
-LETTERS = ["federation.rounds=30", "federation.evaluate_every=5"]
+SHORT = ["federation.rounds=30", "federation.evaluate_every=5"]
+CIFAR = ["data.source=npz", "data.path={cifar}", "model.name=lenet5", "federation.lr=0.05"]
 KEPT = ("config.yaml", "summary.json", "rounds.jsonl")
 
 
-def run(runs: Path, records: Path, seeds: int, only: list[str]) -> None:
+def run(
+    runs: Path, records: Path, seeds: int, only: list[str], given: dict[str, Path | None]
+) -> None:
+    missing = [key for key, path in given.items() if path is None]
     for seed in range(seeds):
         for name, options in POINTS.items():
             folder, record = runs / f"{name}-{seed}", records / f"{name}-{seed}"
             if (record / "summary.json").exists() or (only and name not in only):
                 continue
-            options = [*LETTERS, *options, f"federation.seed={seed}", f"data.seed={seed}"]
-            command = [sys.executable, "-m", "fedkf", "run", "letters", "--resume", "--workers=0"]
-            command += [f"--set={option}" for option in options]
+            cifar = name.startswith("cifar-")
+            options = [*SHORT, *(CIFAR if cifar else []), *options]
+            if any(f"{{{key}}}" in option for key in missing for option in options):
+                continue
+            options += [f"federation.seed={seed}", f"data.seed={seed}"]
+            command = [sys.executable, "-m", "fedkf", "run", "cifar10" if cifar else "letters"]
+            command += ["--resume", "--workers=0"]
+            command += [f"--set={option.format(**given)}" for option in options]
             print(folder.name, flush=True)
             subprocess.run([*command, "--out", str(folder)], check=True)
             record.mkdir(parents=True, exist_ok=True)
@@ -87,13 +108,16 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=Path("results/frontier"))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--start", type=Path)
+    parser.add_argument("--cifar", type=Path)
     given = parser.parse_args()
     if given.action == "table":
         table(given.records)
     elif given.runs is None:
         parser.error("name a folder for the runs")
     else:
-        run(given.runs, given.records, given.seeds, given.only)
+        files = {"start": given.start, "cifar": given.cifar}
+        run(given.runs, given.records, given.seeds, given.only, files)
 
 
 if __name__ == "__main__":
