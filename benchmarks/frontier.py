@@ -22,38 +22,33 @@ import sys
 from pathlib import Path
 from statistics import mean
 
+LITE = ["generator.width=16", "generator.batch_size=16"]
 POINTS: dict[str, list[str]] = {
     "fedavg": ["algorithm.name=fedavg"],
     "width16": ["generator.width=16"],
-    "width16-batch16": ["generator.width=16", "generator.batch_size=16"],
+    "width16-batch16": LITE,
     "warp": ["generator.samples=warp"],
     "width16-reuse4": ["generator.width=16", "generator.reuse=4"],
-    "width16-batch16-reuse2": [
-        "generator.width=16",
-        "generator.batch_size=16",
-        "generator.reuse=2",
-    ],
+    "width16-batch16-reuse2": [*LITE, "generator.reuse=2"],
     "width8": ["generator.width=8"],
     "width16-every4": ["generator.width=16", "generator.every=4"],
     "field": ["generator.samples=field"],
     "noise": ["generator.samples=noise"],
-    "width16-batch16-delta8": [
-        "generator.width=16",
-        "generator.batch_size=16",
-        "transport.downlink=delta8",
-    ],
+    "width16-batch16-delta8": [*LITE, "transport.downlink=delta8"],
+    "width16-batch16-delta4": [*LITE, "transport.downlink=delta4"],
+    "width16-batch16-up-half": [*LITE, "transport.uplink=half"],
+    "width16-batch16-up-delta8": [*LITE, "transport.uplink=delta8"],
     "width16-batch32": ["generator.width=16", "generator.batch_size=32"],
     "width16-reuse2": ["generator.width=16", "generator.reuse=2"],
     "warp-batch16": ["generator.samples=warp", "generator.batch_size=16"],
     "width32": ["generator.width=32"],
     "width128": [],
-    "width16-batch16-start": [
-        "generator.width=16",
-        "generator.batch_size=16",
-        "generator.start={start}",
-    ],
+    "width16-batch16-start": [*LITE, "generator.start={start}"],
+    "alpha0.01-fedavg": ["data.alpha=0.01", "algorithm.name=fedavg"],
+    "alpha0.01-width16-batch16": [*LITE, "data.alpha=0.01"],
+    "alpha0.01-warp": ["data.alpha=0.01", "generator.samples=warp"],
     "cifar-fedavg": ["algorithm.name=fedavg"],
-    "cifar-width16-batch16": ["generator.width=16", "generator.batch_size=16"],
+    "cifar-width16-batch16": LITE,
     "cifar-warp": ["generator.samples=warp"],
     "cifar-noise": ["generator.samples=noise"],
 }
