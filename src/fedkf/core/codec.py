@@ -10,32 +10,28 @@ import torch
 from fedkf.core.payload import Payload, Weights
 
 SCALE = "scale:"
-Change = Callable[[Weights, Weights], Weights]
+BITS = {"delta8": 8, "delta4": 4}
+Change = Callable[[Weights, Weights, int], Weights]
 
 
 @dataclass(frozen=True)
 class Codec:
     """What is sent instead of full weights.
 
-    Down, `delta8` and `delta4` send every model but the first as a difference from it, quantised to
-    8 or 4 bits with a scale per tensor. Up, `half` sends float16 and `delta8` the difference from
-    the model that came down.
+    Down, `delta8` and `delta4` send every further model, a group whose name begins with `teacher`,
+    as a difference from the first, quantised to 8 or 4 bits with a scale per tensor. Up, `half`
+    sends float16 and `delta8` the difference from the model that came down. Only matrices and
+    kernels are quantised: biases and the statistics of normalisations are small, and sensitive.
     """
 
     downlink: str = "full"
     uplink: str = "full"
 
     def encode_down(self, down: Payload) -> Payload:
-        if self.downlink == "full" or "weights" not in down:
-            return down
-        bits = 4 if self.downlink == "delta4" else 8
-        return self._others(down, lambda group, base: quantise(group, base, bits))
+        return self._teachers(down, quantise)
 
     def decode_down(self, wire: Payload) -> Payload:
-        if self.downlink == "full" or "weights" not in wire:
-            return wire
-        bits = 4 if self.downlink == "delta4" else 8
-        return self._others(wire, lambda group, base: restore(group, base, bits))
+        return self._teachers(wire, restore)
 
     def encode_up(self, upload: Payload, down: Payload) -> Payload:
         if self.uplink == "full" or "weights" not in upload:
@@ -56,13 +52,15 @@ class Codec:
             return wire.replace(weights=full)
         return wire.replace(weights=restore(wire["weights"], down["weights"], 8))
 
-    def _others(self, payload: Payload, change: Change) -> Payload:
-        """Change every group of weights but the one named so, relative to that one."""
-        base = payload["weights"]
+    def _teachers(self, payload: Payload, change: Change) -> Payload:
+        """Change every further model relative to the first."""
+        if self.downlink == "full" or "weights" not in payload:
+            return payload
+        base, bits = payload["weights"], BITS[self.downlink]
         changed = {
-            group: change(payload[group], base)
-            for group, kind in payload.kinds.items()
-            if kind == "weights" and group != "weights" and shaped_alike(payload[group], base)
+            group: change(payload[group], base, bits)
+            for group in payload
+            if group.startswith("teacher") and shaped_alike(payload[group], base)
         }
         return payload.replace(**changed)
 
@@ -76,20 +74,24 @@ def half(weights: Weights) -> Weights:
     return {n: t.half() if t.is_floating_point() else t for n, t in weights.items()}
 
 
+def is_quantised(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.ndim > 1
+
+
 def quantise(weights: Weights, base: Weights, bits: int) -> Weights:
     """Differences from `base` as small whole numbers, and a scale for each tensor."""
     wire: Weights = {}
     top = 2 ** (bits - 1) - 1
     for name, tensor in weights.items():
-        if not tensor.is_floating_point():
+        if not is_quantised(tensor):
             wire[name] = tensor
             continue
-        delta = tensor - base[name]
+        delta = (tensor.double() - base[name].double()).float()
         scale = delta.abs().max() / top if delta.numel() else delta.new_zeros(())
-        steps = (delta / scale.clamp_min(torch.finfo(delta.dtype).tiny)).round()
+        steps = (delta / scale.clamp_min(torch.finfo(torch.float32).tiny)).round()
         whole = steps.nan_to_num().clamp(-top, top).to(torch.int8)
         wire[name] = pack(whole) if bits == 4 else whole
-        wire[SCALE + name] = scale.float()
+        wire[SCALE + name] = scale
     return wire
 
 
@@ -97,13 +99,12 @@ def restore(wire: Weights, base: Weights, bits: int) -> Weights:
     """What `quantise` was given, up to half a step of the scale."""
     weights: Weights = {}
     for name, like in base.items():
-        tensor = wire[name]
-        if not like.is_floating_point():
-            weights[name] = tensor
+        if not is_quantised(like):
+            weights[name] = wire[name]
             continue
-        whole = unpack(tensor, like.numel()) if bits == 4 else tensor
-        delta = whole.view(like.shape).to(like.dtype) * wire[SCALE + name].to(like.dtype)
-        weights[name] = like + delta
+        whole = unpack(wire[name], like.numel()) if bits == 4 else wire[name]
+        delta = whole.view(like.shape).double() * wire[SCALE + name]
+        weights[name] = (like.double() + delta).to(like.dtype)
     return weights
 
 
