@@ -53,3 +53,21 @@ def test_gradients_of_first_and_second_order() -> None:
     weight = torch.randn(8, 1, 3, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(convolve, (x, weight))
     assert torch.autograd.gradgradcheck(convolve, (x, weight))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("given", [1, 2, 3, 8])
+def test_images_of_other_channels_are_refused(channels: int, given: int) -> None:
+    model = LeNet5((channels, 32, 32), 5)
+    if given == channels:
+        assert model(torch.randn(2, given, 32, 32)).shape == (2, 5)
+        return
+    with pytest.raises(RuntimeError, match="channels"):
+        model(torch.randn(2, given, 32, 32))
+
+
+def test_automatic_precision() -> None:
+    model, x = LeNet5((1, 32, 32), 5), torch.randn(2, 1, 32, 32, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        model(x).float().sum().backward()
+    assert x.grad is not None

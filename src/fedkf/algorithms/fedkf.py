@@ -68,7 +68,7 @@ class FedKF(Algorithm):
             if fresh := client.steps % samples.reuse == 0:
                 fake = samples.draw()
                 features, logits = judge(teacher, fake)
-                if self.resample:
+                if self.resample and fake.requires_grad:
                     self.train_generator(client, samples, fake, features, logits)
                     with torch.no_grad():
                         fake = samples.draw()

@@ -89,5 +89,6 @@ class TrainedGenerator(Samples):
         for key, value in adam.items():
             field, _, name = key.partition(":")
             parameter = self.parameters[name]
-            place = torch.empty_like(value if field == "step" else parameter)
+            like = value.to(parameter.device) if field == "step" else parameter
+            place = torch.empty_like(like)
             self.optimizer.state[parameter][field] = place.copy_(value)

@@ -21,6 +21,7 @@ class ImageGenerator(nn.Module):
 
     mean: Tensor
     std: Tensor
+    conv1: nn.Conv2d | nn.ConvTranspose2d
 
     def __init__(
         self,
@@ -43,19 +44,48 @@ class ImageGenerator(nn.Module):
         """From the first small image to one of the full size, before the sigmoid."""
         raise NotImplementedError
 
-    def middle(self) -> nn.Conv2d | nn.ConvTranspose2d:
-        """A layer of the body."""
-        raise NotImplementedError
-
     def forward(self, noise: Tensor) -> Tensor:
         x = self.linear(noise).view(-1, self.width, *self.start)
         # The layout of the weights decides that of everything after them.
-        x = self.body(x.contiguous(memory_format=layout_of(self.middle().weight)))
+        x = self.body(x.contiguous(memory_format=layout_of(self.conv1.weight)))
         top, left = (
             (have - want) // 2 for have, want in zip(x.shape[2:], self.shape[1:], strict=True)
         )
         x = x[:, :, top : top + self.shape[1], left : left + self.shape[2]]
         return (torch.sigmoid(x) - self.mean) / self.std
+
+
+class DoublingConvolution(nn.Conv2d):
+    """Nearest-neighbour doubling, then a 3×3 convolution: a quarter of the work for wide images.
+
+    For others it is one transposed 4×4 convolution. A doubled image repeats every pixel, so the 3×3
+    kernel meets each of them with sums of its entries: the full convolution of the flipped kernel
+    with a 2×2 of ones, the same function of the same weights with 2.25 times fewer operations.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if is_wide(x):
+            return convolve_doubled(x, self.weight, self.bias)
+        kernel = self.weight.flip(2, 3).transpose(0, 1)
+        summed = sum(F.pad(kernel, (a, 1 - a, b, 1 - b)) for a in (0, 1) for b in (0, 1))
+        assert isinstance(summed, torch.Tensor)
+        summed = summed.contiguous(memory_format=layout_of(self.weight))
+        return F.conv_transpose2d(x, summed, self.bias, stride=2, padding=1)
+
+
+class LastConvolution(nn.Conv2d):
+    """A 3×3 convolution from many channels to those of an image."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if is_wide(x):
+            return convolve_to_few(x, self.weight, self.bias)
+        return super().forward(x)
 
 
 class ReleasedGenerator(ImageGenerator):
@@ -72,40 +102,19 @@ class ReleasedGenerator(ImageGenerator):
         super().__init__(shape, noise, width, mean, std, doublings=2)
         half = max(1, width // 2)
         self.norm0 = nn.BatchNorm2d(width)
-        self.conv1 = nn.Conv2d(width, width, 3, padding=1)
+        self.conv1 = DoublingConvolution(width, width)
         self.norm1 = nn.BatchNorm2d(width, eps=0.8)
-        self.conv2 = nn.Conv2d(width, half, 3, padding=1)
+        self.conv2 = DoublingConvolution(width, half)
         self.norm2 = nn.BatchNorm2d(half, eps=0.8)
-        self.conv3 = nn.Conv2d(half, shape[0], 3, padding=1)
+        self.conv3 = LastConvolution(half, shape[0])
         for layer in (self.conv1, self.conv2, self.conv3):
             nn.init.normal_(layer.weight, 0.0, (2.0 / (9 * layer.out_channels)) ** 0.5)
 
-    def middle(self) -> nn.Conv2d:
-        return self.conv1
-
     def body(self, x: Tensor) -> Tensor:
-        x = F.leaky_relu(self.norm1(double_and_convolve(self.norm0(x), self.conv1)), 0.2)
-        x = F.leaky_relu(self.norm2(double_and_convolve(x, self.conv2)), 0.2)
-        if is_wide(x):
-            return convolve_to_few(x, self.conv3)
+        x = F.leaky_relu(self.norm1(self.conv1(self.norm0(x))), 0.2)
+        x = F.leaky_relu(self.norm2(self.conv2(x)), 0.2)
         out: Tensor = self.conv3(x)
         return out
-
-
-def double_and_convolve(x: Tensor, convolution: nn.Conv2d) -> Tensor:
-    """Nearest-neighbour doubling, then a 3×3 convolution, as one transposed 4×4 convolution.
-
-    A doubled image repeats every pixel, so the 3×3 kernel meets each of them with sums of its
-    entries: the full convolution of the flipped kernel with a 2×2 of ones. It is the same function
-    of the same weights with 2.25 times fewer operations, and with four times fewer for wide images.
-    """
-    if is_wide(x):
-        return convolve_doubled(x, convolution)
-    kernel = convolution.weight.flip(2, 3).transpose(0, 1)
-    summed = sum(F.pad(kernel, (a, 1 - a, b, 1 - b)) for a in (0, 1) for b in (0, 1))
-    assert isinstance(summed, torch.Tensor)
-    summed = summed.contiguous(memory_format=layout_of(convolution.weight))
-    return F.conv_transpose2d(x, summed, convolution.bias, stride=2, padding=1)
 
 
 def layout_of(weight: Tensor) -> torch.memory_format:
@@ -136,9 +145,6 @@ class DCGAN(ImageGenerator):
             nn.init.normal_(layer.weight, 0.0, 0.02)
         for norm in (self.norm0, self.norm1, self.norm2):
             nn.init.normal_(norm.weight, 1.0, 0.02)
-
-    def middle(self) -> nn.ConvTranspose2d:
-        return self.conv1
 
     def body(self, x: Tensor) -> Tensor:
         x = F.relu(self.norm0(x))

@@ -23,7 +23,7 @@ class LeNet5(nn.Module):
         self.enlarge = min(sides) < SMALLEST
         height, width = (((s - 4) // 2 - 4) // 2 for s in ([32, 32] if self.enlarge else sides))
         self.conv1 = PooledConvolution(channels, 6, 5)
-        self.conv2 = PooledConvolution(6, 16, 5)
+        self.conv2 = PooledConvolution(6, 16, 5, filled=True)
         self.conv3 = nn.Conv2d(16, 120, (height, width))
         self.linear1 = nn.Linear(120, 84)
         self.linear2 = nn.Linear(84, classes)

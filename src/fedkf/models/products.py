@@ -9,56 +9,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from fedkf.models.thin import is_plain
 
 WIDE = 64
 """From so many channels on the products are quicker; below, the sums outweigh them."""
 AT_ONCE = 1 << 18
-"""Products at a time: so few that they are still in the core's cache when they are summed."""
+"""Numbers computed before they are summed, so that they are still near the core; measured."""
 
 
 def is_wide(x: Tensor) -> bool:
     """Whether the products are the quicker way for these images, here."""
-    return x.shape[1] >= WIDE and x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return x.shape[1] >= WIDE and len(x) > 0 and x.device.type == "cpu" and is_plain()
 
 
-def convolve_doubled(x: Tensor, layer: nn.Conv2d) -> Tensor:
-    """The 3×3 convolution, padded by one, of the image with every pixel doubled both ways.
+def convolve_doubled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A 3×3 convolution, padded by one, of the image with every pixel doubled both ways.
 
     A pixel's nine products serve all four of its copies: a quarter of the multiplications.
     """
-    out: Tensor = _ConvolveDoubled.apply(x, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
+    out: Tensor = _ConvolveDoubled.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return out
 
 
-def convolve_to_few(x: Tensor, layer: nn.Conv2d) -> Tensor:
-    """The 3×3 convolution, padded by one, to so few channels that the sums cost nothing."""
-    out: Tensor = _ConvolveToFew.apply(x, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
+def convolve_to_few(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A 3×3 convolution, padded by one, to so few channels that the sums cost nothing."""
+    out: Tensor = _ConvolveToFew.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return out
 
 
 class _ConvolveDoubled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         x = x.permute(0, 2, 3, 1).contiguous()
         ctx.save_for_backward(x, weight)
         count, height, width, channels = x.shape
         matrix = weight.permute(1, 2, 3, 0).reshape(channels, -1)
-        out = x.new_empty(count, height, 2, 2 * width, len(bias))
-        for part, products, by_tap, by_row in _parts(x, len(bias)):
-            torch.mm(x[part].flatten(0, 2), matrix, out=products)
-            _double(by_tap.unbind(4), by_row.unbind(4), 3)
-            _double(by_row.flatten(3, 4).unbind(1), out[part].unbind(2), 1)
-            out[part] += bias
+        out = x.new_empty(count, height, 2, 2 * width, len(weight))
+        for part in _parts(x, len(weight)):
+            torch.mm(x[part.images].flatten(0, 2), matrix, out=part.products)
+            _double(part.taps.unbind(4), part.columns.unbind(4), dim=3)
+            _double(part.columns.flatten(3, 4).unbind(1), out[part.images].unbind(2), dim=1)
+            if bias is not None:
+                out[part.images] += bias
         return out.view(count, 2 * height, 2 * width, -1).permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         x, weight = ctx.saved_tensors
         count, height, width, channels = x.shape
         outputs = len(weight)
@@ -66,30 +69,40 @@ class _ConvolveDoubled(torch.autograd.Function):
         gradient = gradient.view(count, height, 2, 2 * width, outputs)
         matrix = weight.permute(2, 3, 0, 1).reshape(-1, channels)
         by_x, by_matrix = torch.empty_like(x), torch.zeros_like(matrix)
-        for part, products, by_tap, by_row in _parts(x, outputs):
-            _halve(gradient[part].unbind(2), by_row.flatten(3, 4).unbind(1), 1)
-            _halve(by_row.unbind(4), by_tap.unbind(4), 3)
-            torch.mm(products, matrix, out=by_x[part].flatten(0, 2))
-            by_matrix.addmm_(products.T, x[part].flatten(0, 2))
+        for part in _parts(x, outputs):
+            _halve(gradient[part.images].unbind(2), part.columns.flatten(3, 4).unbind(1), dim=1)
+            _halve(part.columns.unbind(4), part.taps.unbind(4), dim=3)
+            torch.mm(part.products, matrix, out=by_x[part.images].flatten(0, 2))
+            pixels = x[part.images].flatten(0, 2)
+            torch.addmm(by_matrix, part.products.T, pixels, out=by_matrix)
         by_weight = by_matrix.view(3, 3, outputs, channels).permute(2, 3, 0, 1)
-        return by_x.permute(0, 3, 1, 2), by_weight, gradient.sum((0, 1, 2, 3))
+        by_bias = gradient.sum((0, 1, 2, 3)) if ctx.needs_input_grad[2] else None
+        return by_x.permute(0, 3, 1, 2), by_weight, by_bias
 
 
-def _parts(x: Tensor, outputs: int) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-    """Some images at a time, with room for their products, which is used again and again.
+class _Part(NamedTuple):
+    """Some of the images, and room for what is computed of them: columns are doubled, then rows."""
 
-    The products as a matrix, the same as (image, tap's row, row, column, tap's column, channel),
-    and room for them after the columns were doubled: (image, tap's row, row, column, 2, channel).
-    """
+    images: slice
+    products: Tensor
+    """A matrix: pixels, and the nine taps' channels."""
+    taps: Tensor
+    """The same: image, tap's row, row, column, tap's column, channel."""
+    columns: Tensor
+    """With columns doubled: image, tap's row, row, column, copy, channel."""
+
+
+def _parts(x: Tensor, outputs: int) -> Iterator[_Part]:
+    """All images, some at a time; the room is used again."""
     count, height, width, _ = x.shape
     most = min(count, max(1, AT_ONCE // (9 * height * width * outputs)))
     room = x.new_empty(most * height * width, 9 * outputs)
-    doubled = x.new_empty(most, 3, height, width, 2, outputs)
+    columns = x.new_empty(most, 3, height, width, 2, outputs)
     for start in range(0, count, most):
         now = min(most, count - start)
         products = room[: now * height * width]
-        by_tap = products.view(now, height, width, 3, 3, outputs).permute(0, 3, 1, 2, 4, 5)
-        yield slice(start, start + now), products, by_tap, doubled[:now]
+        taps = products.view(now, height, width, 3, 3, outputs).permute(0, 3, 1, 2, 4, 5)
+        yield _Part(slice(start, start + now), products, taps, columns[:now])
 
 
 def _double(taps: tuple[Tensor, ...], copies: tuple[Tensor, ...], dim: int) -> None:
@@ -119,20 +132,20 @@ def _halve(copies: tuple[Tensor, ...], taps: tuple[Tensor, ...], dim: int) -> No
 
 class _ConvolveToFew(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         x = x.permute(0, 2, 3, 1).contiguous()
         ctx.save_for_backward(x, weight)
         matrix = weight.permute(2, 3, 0, 1).reshape(-1, x.shape[3])
-        products = (matrix @ x.flatten(0, 2).T).view(3, 3, len(bias), *x.shape[:3])
-        out = products[1, 1] + bias.view(-1, 1, 1, 1)
+        products = (matrix @ x.flatten(0, 2).T).view(3, 3, len(weight), *x.shape[:3])
+        out = products[1, 1].clone() if bias is None else products[1, 1] + bias.view(-1, 1, 1, 1)
         for tap, here, there in _taps(out, products):
             if tap != (1, 1):
                 here += there
-        return out.transpose(0, 1)
+        return out.transpose(0, 1).contiguous(memory_format=torch.channels_last)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         x, weight = ctx.saved_tensors
         outputs, channels = weight.shape[:2]
         gradient = gradient.transpose(0, 1)
@@ -143,7 +156,8 @@ class _ConvolveToFew(torch.autograd.Function):
         matrix = weight.permute(2, 3, 0, 1).reshape(-1, channels)
         by_x = (flat.T @ matrix).view(x.shape).permute(0, 3, 1, 2)
         by_weight = (flat @ x.flatten(0, 2)).view(3, 3, outputs, channels).permute(2, 3, 0, 1)
-        return by_x, by_weight, gradient.sum((1, 2, 3))
+        by_bias = gradient.sum((1, 2, 3)) if ctx.needs_input_grad[2] else None
+        return by_x, by_weight, by_bias
 
 
 def _taps(out: Tensor, products: Tensor) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:

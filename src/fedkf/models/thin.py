@@ -17,11 +17,16 @@ class PooledConvolution(nn.Conv2d):
     """A convolution, 2×2 max-pooling and ReLU.
 
     Its output has zero channels after its own ones, up to a multiple of eight: pooling six channels
-    takes more than twice as long as pooling eight. The next such layer expects them.
+    takes more than twice as long as pooling eight. The next such layer is told that they are there.
     """
 
+    def __init__(self, inputs: int, outputs: int, kernel: int, filled: bool = False) -> None:
+        super().__init__(inputs, outputs, kernel)
+        self.filled = filled
+
     def forward(self, x: Tensor) -> Tensor:
-        before, after = x.shape[1] - self.in_channels, -self.out_channels % VECTOR
+        before = -self.in_channels % VECTOR if self.filled else 0
+        after = -self.out_channels % VECTOR
         weight = F.pad(self.weight, (0, 0, 0, 0, 0, before, 0, after))
         x = F.max_pool2d(convolve(x, weight), 2)
         if self.bias is not None:  # a constant moves no maximum: add it to a quarter of the pixels
@@ -32,10 +37,15 @@ class PooledConvolution(nn.Conv2d):
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
     """`conv2d(x, weight)`, with a quicker gradient by thin images on a CPU."""
     thin = x.shape[1] < VECTOR and x.device.type == "cpu" and x.requires_grad
-    if thin and not torch.compiler.is_compiling():
+    if thin and is_plain():
         out: Tensor = _ThinConvolution.apply(x, weight)  # type: ignore[no-untyped-call]
         return out
     return F.conv2d(x, weight)
+
+
+def is_plain() -> bool:
+    """Whether nothing watches or changes what is computed: no export, no automatic precision."""
+    return not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
 
 
 class _ThinConvolution(torch.autograd.Function):
