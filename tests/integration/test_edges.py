@@ -7,8 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Settings, model_bytes
+from rich.console import Console
 
 import fedkf
+from fedkf.cli.tables import results_table
+from fedkf.report.runs import read_run
+from fedkf.report.words import samples_of_sites
 
 
 @pytest.mark.parametrize("fidelity", ["text", "released"])
@@ -52,6 +56,16 @@ def test_evaluation_on_a_sample_names_its_clients_and_changes_no_model(
     sample = some.history[-1]["readouts"]["oca"]
     assert len(sample["clients"]) == 2
     assert sample["accuracy"] == [everyone["accuracy"][k] for k in sample["clients"]]
+    assert "of" not in everyone | full.summary["readouts"]["oca"]
+    told = some.summary["readouts"]["oca"]
+    assert (sample["of"], told["judged"], told["of"]) == (6, 2, 6)
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(results_table({"fedavg": some.summary}))
+    assert "OCA (2 of 6 clients)" in shown.get()
+    [caution] = samples_of_sites([read_run(tmp_path / "some")])
+    assert "tested at 2 of 6 sites" in caution
+    assert samples_of_sites([read_run(tmp_path / "full")]) == []
 
 
 def test_m_is_at_least_one_and_rounded(settings: Settings) -> None:

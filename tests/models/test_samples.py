@@ -183,6 +183,19 @@ def test_all_generators_can_start_from_a_file(
     assert torch.equal(watched.batches[0], torch.zeros_like(random))  # sigmoid(0), normalised
 
 
+def test_a_file_to_start_from_must_stay_the_same(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "start.safetensors"
+    generator = ReleasedGenerator((1, 16, 16), 8, 4)
+    save_file(generator.state_dict(), file)
+    settings["generator"] |= {"name": "released", "start": str(file)}
+    fedkf.run(settings, algorithm="fedkf", rounds=1, out=tmp_path / "run")
+    fedkf.run(settings, algorithm="fedkf", rounds=2, out=tmp_path / "run", resume=True)
+    torch.nn.init.zeros_(generator.conv3.weight)
+    save_file(generator.state_dict(), file)
+    with pytest.raises(UserError, match=r"the generator in generator.start is not the one"):
+        fedkf.run(settings, algorithm="fedkf", rounds=3, out=tmp_path / "run", resume=True)
+
+
 def test_presets_of_the_generator_and_what_wins_over_them() -> None:
     def generator(content: dict[str, Any], **overrides: Any) -> tuple[str, int]:
         found = resolve(content, overrides).generator

@@ -181,7 +181,14 @@ def test_rounds_jsonl_is_repaired_on_resume(
     assert model_bytes(tmp_path / "b") == model_bytes(finished)
 
 
-@pytest.mark.parametrize("file", [".manifest.json.{pid}.tmp", ".state.2.safetensors.{pid}.tmp"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        ".manifest.json.{pid}.tmp",
+        ".state.2.safetensors.{pid}.tmp",
+        "slots-overall/.{client}-2.safetensors.{pid}.tmp",
+    ],
+)
 def test_a_full_disk_is_told_and_leaves_the_earlier_checkpoint_intact(
     settings: Settings, tmp_path: Path, finished: Path, file: str
 ) -> None:
@@ -189,7 +196,9 @@ def test_a_full_disk_is_told_and_leaves_the_earlier_checkpoint_intact(
 
     def fill(record: dict[str, Any]) -> None:
         if record["round"] == 1:
-            (folder / "checkpoint" / file.format(pid=os.getpid())).symlink_to("/dev/full")
+            names = {file.format(pid=os.getpid(), client=client) for client in range(6)}
+            for name in names:
+                (folder / "checkpoint" / name).symlink_to("/dev/full")
 
     with pytest.raises(FedkfError, match=r"the disk is full .* nothing that was finished is lost"):
         fedkf.run(settings, out=folder, on_round=fill)

@@ -35,7 +35,8 @@ def results_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
                 f"{score['fm']:.4f}",
                 f"{100 * score['wlp']:.1f}",
             )
-            made.add_row(name, readout.upper(), *numbers)
+            part = f" ({score['judged']} of {score['of']} clients)" if "of" in score else ""
+            made.add_row(name, readout.upper() + part, *numbers)
     return made
 
 

@@ -228,8 +228,8 @@ class Federation:
                     "wlp": metrics.wlp(accuracy),
                 }
             scores[name] = {**summary, "clients": counts.clients, "accuracy": accuracy}
-            if len(counts.clients) < len(self.judges()):
-                scores[name]["of"] = len(self.judges())  # some did not answer
+            if len(counts.clients) < len(self.server.sizes):
+                scores[name]["of"] = len(self.server.sizes)  # only a sample, or who answered
         return scores
 
     def judges(self) -> Sequence[int]:

@@ -29,6 +29,7 @@ class Score(Numbers):
     """The numbers with the accuracy of each client."""
 
     clients: list[Whole]
+    of: Whole | None = None
     accuracy: list[Share | None]
 
     @model_validator(mode="after")

@@ -190,12 +190,25 @@ def cautions(runs: Sequence[Run]) -> list[str]:
                 f"The runs differ in their {what}: part of any difference between them comes from "
                 "that."
             )
-    told += few_tests(known)
+    told += samples_of_sites(known) + few_tests(known)
     if len(usable(runs)) > 1 and not repeats(runs):
         told.append(
             "Each number comes from one training run. Differences of a few points can be chance; "
             "repeating the runs with other seeds shows how much."
         )
+    return told
+
+
+def samples_of_sites(runs: Sequence[Run]) -> list[str]:
+    """Numbers of some sites only: the worst-served of them need not be the worst of all."""
+    told = []
+    for run in runs:
+        score = run.score(run.readouts[0])
+        if score and score.of:
+            told.append(
+                f"{run.label} was tested at {len(score.clients)} of {score.of} sites: its numbers "
+                "are of these, and others may be served worse."
+            )
     return told
 
 

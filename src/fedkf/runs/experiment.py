@@ -140,7 +140,7 @@ def execute(
             return make_engine(config, host, data, say)
 
         clients = Clients(data, lambda: as_json(data), engine)
-        origin = provenance(data, proxy)
+        origin = provenance(data, proxy, config.generator.start)
         with reporting_disk_errors(run.path):
             carry_out(config, run, observers, say, algorithm, task, clients, proxy, origin)
         return result_of(run, config, given)
@@ -205,7 +205,11 @@ def carry_out(
     saved = checkpoint.open()
     if saved is not None:
         began = run.provenance() or origin
-        for key, what in (("data_sha256", "data"), ("proxy_sha256", "proxy data")):
+        for key, what in (
+            ("data_sha256", "data"),
+            ("proxy_sha256", "proxy data"),
+            ("generator_sha256", "generator in generator.start"),
+        ):
             if began.get(key) != origin.get(key):
                 raise UserError(f"the {what} is not the one that the run in {run.path} began with")
         origin = began
@@ -348,12 +352,19 @@ def summarise(
         "algorithm": algorithm.name or config.algorithm.name,
         "rounds": history[-1]["round"],
         "seed": config.federation.seed,
-        "readouts": {name: {k: score[k] for k in numbers} for name, score in last.items()},
+        "readouts": {
+            name: {k: score[k] for k in numbers} | judged(score) for name, score in last.items()
+        },
         "best": best,
         "seconds": {key: round(sum(r["seconds"][key] for r in history), 3) for key in parts},
         "bytes": ledger.bytes(),
         "disclosed": ledger.disclosed(),
     }
+
+
+def judged(score: Mapping[str, Any]) -> dict[str, int]:
+    """Of how many clients the numbers are, where they are not of all."""
+    return {"judged": len(score["clients"]), "of": score["of"]} if "of" in score else {}
 
 
 def result_of(run: RunFolder, config: Config, given: Objects) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -278,7 +279,9 @@ def read_generator(path: str, task: Task) -> Weights:
     return weights
 
 
-def provenance(data: FederatedData | None, stand_in: torch.Tensor | None = None) -> dict[str, Any]:
+def provenance(
+    data: FederatedData | None, stand_in: torch.Tensor | None = None, generator: str | None = None
+) -> dict[str, Any]:
     """What a stranger needs to know to repeat the run exactly."""
     versions = {"python": platform.python_version()}
     for package in ("fedkf", "torch", "numpy", "safetensors"):
@@ -294,7 +297,12 @@ def provenance(data: FederatedData | None, stand_in: torch.Tensor | None = None)
         "revision": revision(),
         **({} if data is None else {"data_sha256": data.digest()}),
         **({} if stand_in is None else {"proxy_sha256": proxy.digest(stand_in)}),
+        **({} if generator is None else {"generator_sha256": file_digest(generator)}),
     }
+
+
+def file_digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def revision() -> str | None:
