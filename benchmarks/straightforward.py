@@ -114,6 +114,13 @@ def fedavg(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], lr: float
         optimizer.step()
 
 
+def generator_loss(features: Tensor, logits: Tensor) -> Tensor:
+    mean = logits.softmax(1).mean(0)
+    entropy = 1 + (mean * mean.log()).sum() / math.log(len(mean))
+    one_hot = F.cross_entropy(logits, logits.argmax(1))
+    return entropy + 0.1 * one_hot - 0.1 * features.abs().mean()
+
+
 def fedkf(
     student: LeNet | ResNet,
     teacher_weights: dict[str, Tensor],
@@ -132,13 +139,10 @@ def fedkf(
         fake = generator(z)
         features = teacher.features(fake)
         logits = teacher.classify(features)
-        p = logits.softmax(1)
-        mean = p.mean(0)
-        entropy = 1 + (mean * mean.log()).sum() / math.log(len(mean))
-        one_hot = F.cross_entropy(logits, logits.argmax(1))
-        loss_g = entropy + 0.1 * one_hot - 0.1 * features.abs().mean()
+        loss_g = generator_loss(features, logits)
 
-        kl = F.kl_div(student(fake.detach()).log_softmax(1), p.detach(), reduction="batchmean")
+        soft = logits.detach().softmax(1)
+        kl = F.kl_div(student(fake.detach()).log_softmax(1), soft, reduction="batchmean")
         loss = F.cross_entropy(student(x), y) + kl
         optimizer.zero_grad()
         loss.backward()
