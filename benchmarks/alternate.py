@@ -66,10 +66,15 @@ class Side:
 
 def medians(sides: Mapping[str, Side], repetitions: int) -> dict[str, float]:
     """Seconds of each side, the median of turns taken one after another."""
+    return {name: median(values) for name, values in take_turns(sides, repetitions).items()}
+
+
+def take_turns(sides: Mapping[str, Side], repetitions: int) -> dict[str, list[float]]:
+    """Seconds of all turns of each side."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repetitions):
         for name, side in sides.items():
             times[name].append(side.turn())
     for side in sides.values():
         side.close()
-    return {name: median(values) for name, values in times.items()}
+    return times

@@ -2,20 +2,22 @@
 
     python benchmarks/frontier.py run RUNS [--records results/frontier] [--seeds 2] [--only NAME …]
                                   [--start FILE] [--cifar FILE]
-    python benchmarks/frontier.py table [--records results/frontier]
+    python benchmarks/frontier.py table|figure [--records results/frontier]
 
 `run` trains every point of the frontier, one process, one run after another; what is finished is
 skipped, what was cut off goes on. The run folders are in RUNS; the small records of finished runs
-(configuration, summary, rounds) are copied to the records, from which `table` is made. A seed moves
-the partition, the initial weights, the selection and the batches alike. `--start` is a generator
-that `fedkf distill` left, `--cifar` an .npz file with CIFAR-10's images or some of them; the points
-that need them are left out without.
+(configuration, summary, rounds) are copied to the records, from which `table` and `figure` are
+made, together with the costs that `step.py --records` left there. A seed moves the partition, the
+initial weights, the selection and the batches alike. `--start` is a generator that `fedkf distill`
+left, `--cifar` an .npz file with CIFAR-10's images or some of them; the points that need them are
+left out without.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +56,9 @@ POINTS: dict[str, list[str]] = {
 }
 SHORT = ["federation.rounds=30", "federation.evaluate_every=5"]
 CIFAR = ["data.source=npz", "data.path={cifar}", "model.name=lenet5", "federation.lr=0.05"]
+VARIANT = r"^(alpha0.01|cifar)-|-(delta.|up-.*|start)$"
+"""Other data or other messages: a step costs the same, and they are no points of the figure."""
+PANELS = [(readout, metric) for readout in ("aca", "oca") for metric in ("amp", "wlp")]
 KEPT = ("config.yaml", "summary.json", "rounds.jsonl")
 
 
@@ -81,24 +86,68 @@ def run(
                 shutil.copy(folder / file, record / file)
 
 
-def table(records: Path) -> None:
-    print("| samples | ACA AMP | ACA WLP | OCA AMP | OCA WLP | seeds |")
-    print("|---|---|---|---|---|---|")
+def scores(records: Path) -> dict[str, dict[tuple[str, str], list[float]]]:
+    """Per cent of every finished seed, by point, readout and metric."""
+    found: dict[str, dict[tuple[str, str], list[float]]] = {}
     for name in POINTS:
-        found = [json.loads(p.read_text()) for p in sorted(records.glob(f"{name}-?/summary.json"))]
-        if not found:
-            continue
-        cells = []
-        for readout in ("aca", "oca"):
-            for metric in ("amp", "wlp"):
-                values = [100 * s["readouts"][readout][metric] for s in found]
-                cells.append(f"{mean(values):.1f} ({', '.join(f'{v:.1f}' for v in values)})")
-        print(f"| {name} | {' | '.join(cells)} | {len(found)} |")
+        for path in sorted(records.glob(f"{name}-?/summary.json")):
+            readouts = json.loads(path.read_text())["readouts"]
+            for panel in PANELS:
+                readout, metric = panel
+                values = found.setdefault(name, {}).setdefault(panel, [])
+                values.append(100 * readouts[readout][metric])
+    return found
+
+
+def costs(records: Path) -> dict[str, float]:
+    """FedAvg steps that a step takes; messages and partitions change nothing about that."""
+    measured: dict[str, float] = json.loads((records / "steps.json").read_text())
+    plain = {name: re.sub(VARIANT, "", name) for name in POINTS}
+    return {name: measured[same] for name, same in plain.items() if same in measured}
+
+
+def table(records: Path) -> None:
+    print("| samples | ACA AMP | ACA WLP | OCA AMP | OCA WLP | a step costs |")
+    print("|---|---|---|---|---|---|")
+    cost = costs(records)
+    for name, found in scores(records).items():
+        cells = [
+            f"{mean(values):.1f} ({', '.join(f'{v:.1f}' for v in values)})"
+            for values in found.values()
+        ]
+        known = f"{cost[name]:.1f}" if name in cost and not name.startswith("cifar") else ""
+        print(f"| {name} | {' | '.join(cells)} | {known} |")
+
+
+def figure(records: Path) -> None:
+    """AMP and WLP within each readout against the cost of a step; a bar joins the seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from fedkf.report.figures import save
+
+    cost = costs(records)
+    drawn, axes = pyplot.subplots(2, 2, figsize=(11, 8), sharex=True)
+    for panel, axis in zip(PANELS, axes.flat, strict=True):
+        for name, found in scores(records).items():
+            if re.search(VARIANT, name) or name not in cost:
+                continue
+            values = found[panel]
+            axis.plot([cost[name]] * len(values), values, "o-", markersize=4)
+            axis.annotate(
+                name, (cost[name], mean(values)), (4, 0), textcoords="offset points", fontsize=7
+            )
+        axis.set(xscale="log", title=f"{panel[0].upper()} {panel[1].upper()}, %")
+        axis.set_xlabel("a step's cost in FedAvg steps" if axis in axes[1] else "")
+    drawn.tight_layout()
+    save(drawn, records / "frontier.png")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=("run", "table"))
+    parser.add_argument("action", choices=("run", "table", "figure"))
     parser.add_argument("runs", nargs="?", type=Path)
     parser.add_argument("--records", type=Path, default=Path("results/frontier"))
     parser.add_argument("--seeds", type=int, default=2)
@@ -106,8 +155,8 @@ def main() -> None:
     parser.add_argument("--start", type=Path)
     parser.add_argument("--cifar", type=Path)
     given = parser.parse_args()
-    if given.action == "table":
-        table(given.records)
+    if given.action != "run":
+        {"table": table, "figure": figure}[given.action](given.records)
     elif given.runs is None:
         parser.error("name a folder for the runs")
     else:

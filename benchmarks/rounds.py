@@ -3,7 +3,8 @@
     python benchmarks/rounds.py [--repetitions 7] [--python PYTHON]
 
 PYTHON is an interpreter with `flwr[simulation]` and `pfl`; without it they are left out. Every
-program does the same work (benchmarks/competitors/work.py) in turns; medians.
+program does the same work (benchmarks/competitors/work.py) on the same two cores in turns; medians,
+with the shortest and the longest round.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from statistics import median
 
-from alternate import Side, medians
+from alternate import Side, take_turns
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+CORES = 2
 FOLDER = Path(__file__).parent / "competitors"
 
 
@@ -30,22 +33,26 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="*", default=["fedavg", "fedkf"])
     given = parser.parse_args()
     os.environ.update(QUIET)
-    print("| one round | seconds | times ours |")
-    print("|---|---|---|")
+    if sys.platform == "linux":  # its children's, too
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    print("| one round | seconds | shortest to longest | times ours |")
+    print("|---|---|---|---|")
     for algorithm in given.algorithms:
         sides = {
             "ours, two workers": Side([sys.executable, FOLDER / "ours.py", algorithm]),
             "bare loop": Side([sys.executable, FOLDER / "bare.py", algorithm]),
         }
         if given.python and algorithm == "fedavg":
-            torchrun = [given.python, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+            torchrun = [given.python, "-m", "torch.distributed.run", f"--nproc-per-node={CORES}"]
             sides["Flower simulation"] = Side([given.python, FOLDER / "flower_simulation.py"])
             sides["pfl"] = Side([*torchrun, FOLDER / "pfl_simulation.py"])
-        few = given.repetitions if algorithm == "fedavg" else max(3, given.repetitions // 2)
-        seconds = medians(sides, few)
-        for name, value in seconds.items():
-            ratio = value / seconds["ours, two workers"]
-            print(f"| {algorithm}, {name} | {value:.2f} | {ratio:.2f}× |", flush=True)
+        few = given.repetitions if algorithm == "fedavg" else max(5, given.repetitions // 2)
+        times = take_turns(sides, few)
+        ours = median(times["ours, two workers"])
+        for name, values in times.items():
+            value, spread = median(values), f"{min(values):.2f} to {max(values):.2f}"
+            told = f"{value:.2f} | {spread} | {value / ours:.2f}×"
+            print(f"| {algorithm}, {name} | {told} |", flush=True)
 
 
 if __name__ == "__main__":

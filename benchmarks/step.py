@@ -1,19 +1,21 @@
 """Seconds per training step on one thread: ours, straightforward PyTorch, and the machine's limit.
 
-    python benchmarks/step.py [--repetitions 7]
+    python benchmarks/step.py [--repetitions 7] [--records results/frontier]
 
 Batches of 64; LeNet-5 on 1×32×32 with 26 classes, ResNet-8 on 3×32×32 with 10. Both sides compute
 the same (a test proves it) and fetch their shuffled batches, in turns; medians. `of peak` is the
 share that our step reaches of the floating-point operations per second of a matrix product of
-1024×1024, taken in turns with it.
+1024×1024, taken in turns with it. The costs of cheaper steps are also left in the records.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import straightforward
 import torch
@@ -26,14 +28,16 @@ from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.core.task import Task, Training
-from fedkf.models.generator import ReleasedGenerator
+from fedkf.models.generator import DCGAN, ReleasedGenerator
 from fedkf.models.lenet import LeNet5
 from fedkf.models.resnet import ResNet8
-from fedkf.models.samples import Warp
+from fedkf.models.samples import Field, Noise, Warp
 from fedkf.runs.schema import GENERATOR_PRESETS
 
-BATCH, NOISE, SIDE, PEAK = 64, 100, 32, 1024
+BATCH, NOISE, SIDE = 64, 100, 32
+PEAK, PRODUCTS = 1024, 10
 MODELS = {"lenet5": (1, 26), "resnet8": (3, 10)}
+SAMPLES = {"warp": Warp, "field": Field, "noise": Noise}
 LITE = GENERATOR_PRESETS["lite"]
 
 
@@ -67,15 +71,16 @@ def make_client(case: Case) -> Client:
     images = images.to(memory_format=torch.channels_last)
     labels = torch.randint(0, classes, (len(images),), generator=random)
     make = LeNet5 if case.model == "lenet5" else ResNet8
+    generator = DCGAN if case.algorithm == "text" else ReleasedGenerator
     task = Task(
         make_model=lambda: make(shape, classes),
         shape=shape,
         classes=classes,
         training=Training(local_epochs=1, batch_size=BATCH, lr=0.01),
         streams=Streams(0),
-        make_generator=lambda: ReleasedGenerator(shape, NOISE, case.width),
+        make_generator=lambda: generator(shape, NOISE, case.width),
         noise=NOISE,
-        make_samples=Warp if case.algorithm == "warp" else None,
+        make_samples=SAMPLES.get(case.algorithm),
         generated_batch=case.batch,
         generator_every=case.every,
         reuse=case.reuse,
@@ -90,7 +95,8 @@ def ours(case: Case) -> Callable[[], None]:
     client = make_client(case)
     algorithm: fedkf.Algorithm = fedkf.FedAvg()
     if case.algorithm != "fedavg":
-        algorithm = fedkf.FedKF(**fedkf.FedKF.fidelity["released"])
+        fidelity = "text" if case.algorithm == "text" else "released"
+        algorithm = fedkf.FedKF(**fedkf.FedKF.fidelity[fidelity])
     weights = client.task.initial_weights
     down = Payload(weights=weights).add("teacher", weights, "weights")
 
@@ -124,8 +130,13 @@ def theirs(case: Case) -> Callable[[], None]:
 
 
 def product() -> Callable[[], None]:
-    a = torch.randn(PEAK, PEAK)
-    return lambda: torch.mm(a, a)
+    a, out = torch.randn(PEAK, PEAK), torch.empty(PEAK, PEAK)
+
+    def run() -> None:
+        for _ in range(PRODUCTS):
+            torch.mm(a, a, out=out)
+
+    return run
 
 
 def serve_side(name: str, text: str) -> None:
@@ -134,7 +145,7 @@ def serve_side(name: str, text: str) -> None:
     if name == "ours":
         keep_freed_memory()
     work = {"ours": lambda: ours(case), "theirs": lambda: theirs(case), "peak": product}[name]()
-    serve(work, 1 if name == "peak" else case.steps)
+    serve(work, PRODUCTS if name == "peak" else case.steps)
 
 
 def operations(case: Case) -> float:
@@ -152,28 +163,39 @@ def measure(case: Case, sides: tuple[str, ...], repetitions: int) -> dict[str, f
     return medians(started, repetitions)
 
 
-def cheaper(repetitions: int) -> None:
+CHEAPER = {
+    "fedavg": Case("lenet5", "fedavg", steps=32),
+    "width16-batch16": Case("lenet5", "fedkf", LITE["width"], LITE["batch_size"], steps=32),
+    "width16-batch16-text": Case("lenet5", "text", LITE["width"], LITE["batch_size"], steps=32),
+    "width16-batch16-reuse2": Case("lenet5", "fedkf", 16, 16, 1, 2, 32),
+    "width16-batch32": Case("lenet5", "fedkf", 16, 32, steps=16),
+    "width8": Case("lenet5", "fedkf", 8, steps=16),
+    "width16": Case("lenet5", "fedkf", 16, steps=16),
+    "width16-every4": Case("lenet5", "fedkf", 16, every=4, steps=16),
+    "width16-reuse4": Case("lenet5", "fedkf", 16, reuse=4, steps=16),
+    "width32": Case("lenet5", "fedkf", 32, steps=8),
+    "width64": Case("lenet5", "fedkf", 64, steps=4),
+    "width128": Case("lenet5", "fedkf", 128, steps=2),
+    "warp": Case("lenet5", "warp", steps=16),
+    "warp-batch16": Case("lenet5", "warp", batch=16, steps=32),
+    "field": Case("lenet5", "field", steps=16),
+    "noise": Case("lenet5", "noise", steps=16),
+}
+"""The points of benchmarks/frontier.py, and `lite` under `fidelity: text` with its DCGAN."""
+
+
+def cheaper(repetitions: int, records: Path | None) -> None:
     """What FedKF's cheaper steps cost, in FedAvg's."""
-    cases = {
-        "fedavg": Case("lenet5", "fedavg", steps=32),
-        "fedkf, lite": Case("lenet5", "fedkf", LITE["width"], LITE["batch_size"], steps=32),
-        "fedkf, width 16, batch 16, reuse 2": Case("lenet5", "fedkf", 16, 16, 1, 2, 32),
-        "fedkf, width 16, batch 32": Case("lenet5", "fedkf", 16, 32, steps=16),
-        "fedkf, width 16": Case("lenet5", "fedkf", 16, steps=16),
-        "fedkf, width 16, every 4": Case("lenet5", "fedkf", 16, every=4, steps=16),
-        "fedkf, width 16, reuse 4": Case("lenet5", "fedkf", 16, reuse=4, steps=16),
-        "fedkf, width 8": Case("lenet5", "fedkf", 8, steps=16),
-        "fedkf, width 32": Case("lenet5", "fedkf", 32, steps=8),
-        "fedkf, warp": Case("lenet5", "warp", steps=16),
-        "fedkf, warp, batch 16": Case("lenet5", "warp", batch=16, steps=32),
-    }
     command = [sys.executable, __file__, "--side", "ours"]
-    sides = {name: Side([*command, case.text()]) for name, case in cases.items()}
+    sides = {name: Side([*command, case.text()]) for name, case in CHEAPER.items()}
     seconds = medians(sides, repetitions)
+    costs = {name: round(value / seconds["fedavg"], 2) for name, value in seconds.items()}
     print("\n| our step, LeNet-5, one thread | ms | FedAvg's steps |")
     print("|---|---|---|")
     for name, value in seconds.items():
-        print(f"| {name} | {1000 * value:.1f} | {value / seconds['fedavg']:.1f} |", flush=True)
+        print(f"| {name} | {1000 * value:.1f} | {costs[name]:.1f} |", flush=True)
+    if records is not None:
+        (records / "steps.json").write_text(json.dumps(costs, indent=2) + "\n")
 
 
 def main() -> None:
@@ -181,9 +203,10 @@ def main() -> None:
         return serve_side(*sys.argv[2:4])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--records", type=Path, help="where steps.json goes")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    cheaper(given.repetitions)
+    cheaper(given.repetitions, given.records)
     print("\n| one step, one thread | straightforward | ours | ratio | GFLOP | of peak |")
     print("|---|---|---|---|---|---|")
     for case in (

@@ -5,7 +5,6 @@ python benchmarks/competitors/ours.py fedavg|fedkf
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 
@@ -34,7 +33,7 @@ def main(algorithm: str) -> None:
             lr=LR,
             generator={"preset": "paper", "noise": NOISE, "width": WIDTH},
             evaluate_every=1_000_000,
-            workers=os.cpu_count(),
+            workers=2,
             out=folder + "/run",
             on_round=lambda record: timer.next_round(),
         )

@@ -85,16 +85,22 @@ class Warp(FreeSamples):
 
     strength = 0.35
 
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.mean, self.std = (
+            torch.tensor([*values]).view(1, -1, 1, 1) for values in (self.task.mean, self.task.std)
+        )
+        self.identity = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+
     def make(self) -> Tensor:
         return torch.maximum(self.warped(), self.warped())
 
     def warped(self) -> Tensor:
         images = self.client.data.images
         index = torch.randint(len(images), (self.count,), generator=self.random)
-        column = (1, -1, 1, 1)
-        mean, std = (torch.tensor([*v]).view(column) for v in (self.task.mean, self.task.std))
-        x = images[index].cpu() * std + mean
-        identity = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-        maps = identity + self.strength * torch.randn((self.count, 2, 3), generator=self.random)
+        x = images[index].cpu() * self.std + self.mean
+        maps = self.identity + self.strength * torch.randn(
+            (self.count, 2, 3), generator=self.random
+        )
         grid = F.affine_grid(maps, list(x.shape), align_corners=False)
         return F.grid_sample(x, grid, align_corners=False)
