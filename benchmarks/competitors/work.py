@@ -2,7 +2,8 @@
 
 20 clients of 448 images (1×32×32, 26 classes), four of them active, ten local epochs of seven
 batches of 64, LeNet-5, SGD with learning rate 0.01; weights are averaged; nothing is evaluated.
-For FedKF with its exact generator, whose step is sixty times as long, it is one local epoch.
+For FedKF with its exact generator, whose straightforward step takes a hundred times as long, it is
+one local epoch.
 """
 
 from __future__ import annotations
