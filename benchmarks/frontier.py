@@ -129,19 +129,19 @@ def figure(records: Path) -> None:
     from fedkf.report.figures import save
 
     cost = costs(records)
-    drawn, axes = pyplot.subplots(2, 2, figsize=(11, 8), sharex=True)
+    found = {n: v for n, v in scores(records).items() if n in cost and not re.search(VARIANT, n)}
+    drawn, axes = pyplot.subplots(2, 2, figsize=(12, 8), sharex=True, layout="constrained")
+    colours = pyplot.get_cmap("tab20").colors  # type: ignore[attr-defined]
     for panel, axis in zip(PANELS, axes.flat, strict=True):
-        for name, found in scores(records).items():
-            if re.search(VARIANT, name) or name not in cost:
-                continue
-            values = found[panel]
-            axis.plot([cost[name]] * len(values), values, "o-", markersize=4)
-            axis.annotate(
-                name, (cost[name], mean(values)), (4, 0), textcoords="offset points", fontsize=7
-            )
+        for number, (name, values) in enumerate(found.items()):
+            seeds = values[panel]
+            axis.plot([cost[name]] * len(seeds), seeds, "o-", color=colours[number], label=name)
         axis.set(xscale="log", title=f"{panel[0].upper()} {panel[1].upper()}, %")
-        axis.set_xlabel("a step's cost in FedAvg steps" if axis in axes[1] else "")
-    drawn.tight_layout()
+        axis.set_xticks(ticks := [1, 2, 3, 5, 10, 20, 40], ticks)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    drawn.supxlabel("cost of a step, in steps of FedAvg")
+    drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
     save(drawn, records / "frontier.png")
 
 
