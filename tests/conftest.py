@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,9 @@ from fedkf.runs.setup import load_source, make_data, make_task, settle
 # How long a case takes depends on the machine and says nothing about the code.
 hypothesis_settings.register_profile("patient", deadline=None)
 hypothesis_settings.load_profile("patient")
+
+# A shell starts its background jobs with Ctrl-C ignored, and so would be the programs under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Settings = dict[str, Any]
 
