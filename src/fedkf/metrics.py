@@ -1,21 +1,28 @@
-"""AMP, FM and WLP: how accurate a model is over all clients, and how fair (Definitions 1 to 3)."""
+"""How accurate a model is over all clients, and how fair: AMP, FM, WLP and what else users ask for.
+
+`METRICS` is the one table of them. Records, tables, report, dashboard and figures follow it, so
+that a new entry shows up everywhere.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-__all__ = ["amp", "fm", "wlp"]
+__all__ = ["METRICS", "Metric", "amp", "fm", "gini", "register", "summarise", "wlp", "worst10"]
+
+Accuracies = Sequence[float | None]
 
 
-def _tested(accuracies: Sequence[float | None]) -> list[float]:
+def _tested(accuracies: Accuracies) -> list[float]:
     known = [a for a in accuracies if a is not None and not math.isnan(a)]
     if not known:
         raise ValueError("no client has test data, so there is no accuracy to summarise")
     return known
 
 
-def amp(accuracies: Sequence[float | None], sizes: Sequence[float] | None = None) -> float:
+def amp(accuracies: Accuracies, sizes: Sequence[float] | None = None) -> float:
     """Average model performance: the mean accuracy, each client weighted by its test size.
 
     >>> round(amp([0.5, 1.0], sizes=[1, 3]), 3)
@@ -33,7 +40,7 @@ def amp(accuracies: Sequence[float | None], sizes: Sequence[float] | None = None
     return math.fsum(a * n for a, n in pairs) / math.fsum(n for _, n in pairs)
 
 
-def fm(accuracies: Sequence[float | None]) -> float:
+def fm(accuracies: Accuracies) -> float:
     """Fairness metric: the population variance of the accuracies; smaller is fairer.
 
     >>> round(fm([0.6, 0.7, 0.8]), 5)
@@ -44,10 +51,120 @@ def fm(accuracies: Sequence[float | None]) -> float:
     return math.fsum((a - mean) ** 2 for a in known) / len(known)
 
 
-def wlp(accuracies: Sequence[float | None]) -> float:
+def wlp(accuracies: Accuracies) -> float:
     """Worst-case local performance: the accuracy of the client that is served worst.
 
     >>> wlp([0.6, 0.7, 0.8])
     0.6
     """
     return min(_tested(accuracies))
+
+
+def worst10(accuracies: Accuracies) -> float:
+    """The mean accuracy of the worst tenth of the clients, of one client at least.
+
+    Tenths are rounded up: of eleven clients the worst two count.
+
+    >>> worst10([k / 20 for k in range(20)])
+    0.025
+    """
+    known = sorted(_tested(accuracies))
+    count = math.ceil(len(known) / 10)
+    return math.fsum(known[:count]) / count
+
+
+def gini(accuracies: Accuracies) -> float:
+    """The Gini coefficient of the accuracies: 0 if all are equal, near 1 if one client has it all.
+
+    >>> gini([0.5, 0.5]), gini([0.0, 1.0])
+    (0.0, 0.5)
+    """
+    known = sorted(_tested(accuracies))
+    total, count = math.fsum(known), len(known)
+    if not total:
+        return 0.0
+    ranked = math.fsum((2 * k - count - 1) * a for k, a in enumerate(known, 1))
+    return max(0.0, ranked / (count * total))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number about all clients of a round: how it is computed, named, judged and shown."""
+
+    name: str
+    """Its key in records."""
+    label: str
+    """Its name in tables and figures."""
+    about: str
+    """What it says, in a few words that follow "the"."""
+    function: Callable[..., float]
+    """Takes the clients' accuracies and, if `weighted`, their test sizes."""
+    higher_is_better: bool = True
+    weighted: bool = False
+    percent: bool = True
+    """Shown in percent; as it is otherwise."""
+    digits: int = 1
+    """Digits after the point when shown."""
+
+    def compute(self, accuracies: Accuracies, sizes: Sequence[float]) -> float:
+        return self.function(accuracies, sizes) if self.weighted else self.function(accuracies)
+
+    @property
+    def heading(self) -> str:
+        """Its label with the unit that `show` leaves out."""
+        return f"{self.label} %" if self.percent else self.label
+
+    def show(self, value: float | None) -> str:
+        """The number as tables have it, without its unit.
+
+        >>> METRICS["amp"].show(0.9263), METRICS["fm"].show(0.0036), METRICS["wlp"].show(None)
+        ('92.6', '0.0036', '–')
+        """
+        if value is None:
+            return "–"
+        return f"{100 * value if self.percent else value:.{self.digits}f}"
+
+
+METRICS: dict[str, Metric] = {}
+"""Every metric by name, in the order of tables; the first three are the paper's."""
+
+
+def register(metric: Metric) -> Metric:
+    """Add a metric to the table; from then on every round has it."""
+    if not metric.name.isidentifier():
+        raise ValueError(f"a metric's name is a word, not {metric.name!r}")
+    METRICS[metric.name] = metric
+    return metric
+
+
+register(Metric("amp", "AMP", "mean accuracy, clients weighted by test size", amp, weighted=True))
+register(
+    Metric(
+        "fm",
+        "FM",
+        "variance of accuracy between clients",
+        fm,
+        higher_is_better=False,
+        percent=False,
+        digits=4,
+    )
+)
+register(Metric("wlp", "WLP", "accuracy of the worst client", wlp))
+register(Metric("worst10", "Worst 10 %", "mean accuracy of the worst tenth of clients", worst10))
+register(
+    Metric(
+        "gini",
+        "Gini",
+        "Gini coefficient of accuracy over clients",
+        gini,
+        higher_is_better=False,
+        percent=False,
+        digits=3,
+    )
+)
+
+
+def summarise(accuracies: Accuracies, sizes: Sequence[float]) -> dict[str, float | None]:
+    """Every metric of the clients' accuracies; None for all where no client has test data."""
+    known = any(a is not None for a in accuracies)
+    return {m.name: m.compute(accuracies, sizes) if known else None for m in METRICS.values()}

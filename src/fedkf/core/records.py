@@ -1,0 +1,287 @@
+"""Records: what a run says of itself, as values; each is also how it stands in a JSON file.
+
+`as_json` is what is written, `read` what is accepted, or `Damage`. Unknown keys are passed over,
+since a newer fedkf may write more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from fedkf.core.shapes import (
+    Damage,
+    accuracies,
+    finite,
+    integer,
+    many,
+    mapping,
+    maybe,
+    named,
+    read_fields,
+    take,
+    text,
+    whole,
+)
+from fedkf.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Every metric of a readout, by name; None where no client has test data."""
+
+    values: Mapping[str, float | None]
+
+    def __getitem__(self, metric: str) -> float | None:
+        """The metric's number, or None where there is none."""
+        return self.values.get(metric)
+
+    @staticmethod
+    def read(content: object) -> Numbers:
+        return Numbers(read_values(mapping(content)))
+
+
+def read_values(content: Mapping[str, Any]) -> dict[str, float | None]:
+    """What of an object are metrics: the paper's three at least, if only as null."""
+    names = [name for name in METRICS if name in content]
+    return {name: take(content, name, maybe(finite)) for name in names}
+
+
+@dataclass(frozen=True)
+class Score(Numbers):
+    """The metrics of a readout, with the accuracy of each client that they are of."""
+
+    clients: Sequence[int] = ()
+    accuracy: Sequence[float | None] = ()
+    of: int | None = None
+    """The number of all clients, where those above are only some of them."""
+
+    def as_json(self) -> dict[str, Any]:
+        rest = {} if self.of is None else {"of": self.of}
+        return {**self.values, "clients": self.clients, "accuracy": self.accuracy, **rest}
+
+    def judged(self) -> dict[str, int]:
+        """Of how many clients the numbers are, where they are not of all."""
+        return {} if self.of is None else {"judged": len(self.clients), "of": self.of}
+
+    def without_clients(self) -> Score:
+        """The numbers alone, for those who keep many."""
+        return replace(self, clients=(), accuracy=())
+
+    @staticmethod
+    def read(content: object) -> Score:
+        found = mapping(content)
+        clients, accuracy = take(found, "clients", many(whole)), take(found, "accuracy", accuracies)
+        if len(clients) != len(accuracy):
+            raise Damage("must be as many as clients", ("accuracy",))
+        values = read_values(found)
+        if any(a is not None for a in accuracy):
+            for metric in METRICS.values():  # records of before a metric was there
+                if metric.name not in values and not metric.weighted:
+                    values[metric.name] = metric.compute(accuracy, ())
+        of = take(found, "of", maybe(whole)) if "of" in found else None
+        return Score(values, clients, accuracy, of)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An upload that was left out of its round, and why."""
+
+    client: int
+    reason: str = ""
+
+    @staticmethod
+    def read(content: object) -> Refused:
+        return Refused(**read_fields(Refused, content, client=integer, reason=text))
+
+
+@dataclass(frozen=True)
+class Round:
+    """A finished round: a line of rounds.jsonl."""
+
+    round: int
+    active: Sequence[int] = ()
+    refused: Sequence[Refused] = ()
+    readouts: Mapping[str, Score] | None = None
+    """The scores by readout; None for a round without evaluation."""
+    losses: Mapping[str, float] = field(default_factory=dict)
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> Any:
+        """A key of the line in rounds.jsonl."""
+        return self.as_json()[key]
+
+    def as_json(self) -> dict[str, Any]:
+        scores = self.readouts
+        return {
+            "round": self.round,
+            "active": self.active,
+            "refused": [{"client": r.client, "reason": r.reason} for r in self.refused],
+            "readouts": None if scores is None else {k: s.as_json() for k, s in scores.items()},
+            "losses": self.losses,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+        }
+
+    @staticmethod
+    def read(content: object) -> Round:
+        found = read_fields(
+            Round,
+            content,
+            round=whole,
+            active=many(whole),
+            refused=many(Refused.read),
+            readouts=maybe(named(Score.read)),
+            losses=named(finite),
+            bytes=named(whole),
+            seconds=named(finite),
+        )
+        if found["round"] < 1:
+            raise Damage("must be at least 1", ("round",))
+        return Round(**found)
+
+
+@dataclass(frozen=True)
+class Best(Numbers):
+    """The numbers of the round with the highest AMP."""
+
+    round: int = 0
+
+    @staticmethod
+    def read(content: object) -> Best:
+        found = mapping(content)
+        return Best(read_values(found), take(found, "round", whole))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A finished run: summary.json. The headline is the last round, the best is told beside it."""
+
+    algorithm: str
+    rounds: int
+    seed: int = 0
+    readouts: Mapping[str, Numbers] = field(default_factory=dict)
+    best: Mapping[str, Best] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    disclosed: Sequence[str] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        last = {
+            name: {**n.values, **(n.judged() if isinstance(n, Score) else {})}
+            for name, n in self.readouts.items()
+        }
+        best = {name: {"round": b.round, **b.values} for name, b in self.best.items()}
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**own, "readouts": last, "best": best}
+
+    @staticmethod
+    def read(content: object) -> Summary:
+        found = read_fields(
+            Summary,
+            content,
+            algorithm=text,
+            rounds=whole,
+            seed=integer,
+            readouts=named(Numbers.read),
+            best=named(Best.read),
+            seconds=named(finite),
+            bytes=named(whole),
+            disclosed=many(text),
+        )
+        return Summary(**found)
+
+
+def best_round(rounds: Sequence[Round], readout: str) -> Best | None:
+    """The numbers of the round in which a readout's AMP was highest, the first of several."""
+    scored = [(r.readouts.get(readout), r.round) for r in rounds if r.readouts]
+    known = [(s["amp"], -number, s) for s, number in scored if s and s["amp"] is not None]
+    if not known:
+        return None
+    _, number, score = max(known, key=lambda item: item[:2])
+    return Best(score.values, -number)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is going on in a run: status.json."""
+
+    state: str = "unknown"
+    round: int = 0
+    rounds: int = 0
+    active: Sequence[int] = ()
+    heartbeat: float = 0.0
+    reason: str = ""
+
+    @staticmethod
+    def read(content: object) -> Status:
+        found = read_fields(
+            Status,
+            content,
+            state=text,
+            round=whole,
+            rounds=whole,
+            active=many(whole),
+            heartbeat=finite,
+            reason=text,
+        )
+        return Status(**found)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one client holds; class counts in a simulation only."""
+
+    name: str
+    train: int = 0
+    test: int = 0
+    classes: Sequence[int] | None = None
+
+    @staticmethod
+    def read(content: object) -> Holding:
+        kinds: dict[str, Any] = dict(name=text, train=whole, test=whole, classes=maybe(many(whole)))
+        return Holding(**read_fields(Holding, content, **kinds))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Who holds what: partition.json."""
+
+    class_names: Sequence[str] = ()
+    total_variation: float | None = None
+    clients: Sequence[Holding] = ()
+
+    @staticmethod
+    def read(content: object) -> Partition:
+        found = read_fields(
+            Partition,
+            content,
+            class_names=many(text),
+            total_variation=maybe(finite),
+            clients=many(Holding.read),
+        )
+        return Partition(**found)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes per way and kind of payload, and what was disclosed: ledger.json."""
+
+    training: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    evaluation: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    disclosed: Sequence[str] = ()
+    leakage: Sequence[str] = ()
+
+    @staticmethod
+    def read(content: object) -> Traffic:
+        found = read_fields(
+            Traffic,
+            content,
+            training=named(named(whole)),
+            evaluation=named(named(whole)),
+            disclosed=many(text),
+            leakage=many(text),
+        )
+        return Traffic(**found)
