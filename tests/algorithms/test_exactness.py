@@ -15,7 +15,7 @@ from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.core.task import Task, Training
-from fedkf.models import products
+from fedkf.models import convolutions
 from fedkf.models.generator import ReleasedGenerator
 from fedkf.models.lenet import LeNet5
 from fedkf.models.resnet import ResNet8
@@ -84,7 +84,7 @@ RELEASED = fedkf.FedKF(**fedkf.FedKF.fidelity["released"])
 def algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> fedkf.Algorithm:
     """Wide generators compute their convolutions as products; here, narrow ones are made to."""
     if request.param == "fedkf, wide":
-        monkeypatch.setattr(products, "WIDE", 1)
+        monkeypatch.setattr(convolutions, "WIDE", 1)
     return fedkf.FedAvg() if request.param == "fedavg" else RELEASED
 
 
@@ -116,7 +116,7 @@ def test_outputs_and_gradients_agree(
 ) -> None:
     """A step's passes: teacher and generator, then the student on both batches."""
     if wide:
-        monkeypatch.setattr(products, "WIDE", 1)
+        monkeypatch.setattr(convolutions, "WIDE", 1)
     torch.manual_seed(0)
     ours: Any = LeNet5(SHAPE, CLASSES) if name == "lenet5" else ResNet8((3, 32, 32), CLASSES)
     theirs = straightforward.LeNet(CLASSES) if name == "lenet5" else straightforward.ResNet(CLASSES)

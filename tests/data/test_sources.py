@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from fedkf.core.errors import UserError
+from fedkf.core.normalisation import normalise
 from fedkf.core.random import Streams
 from fedkf.data import sources
-from fedkf.data.federated import Preparation, as_floats, federate, normalise, resize
+from fedkf.data.federated import Preparation, as_floats, federate, resize
 
 IMAGES, LABELS = np.zeros((6, 8, 8), np.uint8), np.arange(6) % 3
 

@@ -55,7 +55,7 @@ def test_generators_make_normalised_images_of_any_shape(
     kind: type[ImageGenerator], shape: tuple[int, ...], width: int
 ) -> None:
     mean, std = [0.5] * shape[0], [0.25] * shape[0]
-    images = kind(shape, noise=5, width=width, mean=mean, std=std)(torch.randn(3, 5))  # type: ignore[call-arg]
+    images = kind(shape, noise=5, width=width, mean=mean, std=std)(torch.randn(3, 5))
     assert images.shape == (3, *shape)
     assert images.min() >= -2
     assert images.max() <= 2

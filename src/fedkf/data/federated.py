@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedkf.core.client import ClientData
+from fedkf.core.normalisation import normalise
 from fedkf.core.random import Streams
 from fedkf.data.partition import Indices
 from fedkf.data.shift import shift
@@ -153,10 +154,3 @@ def resize(images: torch.Tensor, size: int | tuple[int, ...] | None) -> torch.Te
     return torch.nn.functional.interpolate(
         images, size=wanted, mode="bilinear", align_corners=False, antialias=True
     )
-
-
-def normalise(x: torch.Tensor, mean: Sequence[float], std: Sequence[float]) -> torch.Tensor:
-    """(x − mean) / std, one number for all or one for each entry of a sample's first dimension."""
-    column = (1, -1, *(1 for _ in x.shape[2:]))
-    centre, scale = (torch.tensor([*v], dtype=x.dtype, device=x.device) for v in (mean, std))
-    return (x - centre.view(column)) / scale.view(column)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fedkf.models.products import convolve_doubled, convolve_to_few, is_wide
+from fedkf.models.convolutions import convolve_doubled, convolve_to_few, is_wide
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class ImageGenerator(nn.Module):
     """Noise → a small image of `width` channels → doublings → sigmoid → normalisation."""
 
+    doublings: ClassVar[int]
     mean: Tensor
     std: Tensor
     conv1: nn.Conv2d | nn.ConvTranspose2d
@@ -26,19 +27,24 @@ class ImageGenerator(nn.Module):
     def __init__(
         self,
         shape: tuple[int, ...],
-        noise: int,
-        width: int,
-        mean: Sequence[float],
-        std: Sequence[float],
-        doublings: int,
+        noise: int = 100,
+        width: int = 128,
+        mean: Sequence[float] = (0.0,),
+        std: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__()
         self.shape, self.width = shape, width
-        self.start = tuple(math.ceil(side / 2**doublings) for side in shape[1:])
+        self.start = tuple(math.ceil(side / 2**self.doublings) for side in shape[1:])
         self.linear = nn.Linear(noise, width * math.prod(self.start))
         for name, values in (("mean", mean), ("std", std)):
             column = torch.tensor([*values], dtype=torch.float32).view(-1, 1, 1)
             self.register_buffer(name, column, persistent=False)
+        self.norm0 = nn.BatchNorm2d(width)
+        self.make_layers(width, max(1, width // 2), shape[0])
+
+    def make_layers(self, width: int, half: int, channels: int) -> None:
+        """The layers after `norm0`, with their first weights."""
+        raise NotImplementedError
 
     def body(self, x: Tensor) -> Tensor:
         """From the first small image to one of the full size, before the sigmoid."""
@@ -91,22 +97,14 @@ class LastConvolution(nn.Conv2d):
 class ReleasedGenerator(ImageGenerator):
     """The released program's: nearest-neighbour doublings, each with a 3×3 convolution."""
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        noise: int = 100,
-        width: int = 128,
-        mean: Sequence[float] = (0.0,),
-        std: Sequence[float] = (1.0,),
-    ) -> None:
-        super().__init__(shape, noise, width, mean, std, doublings=2)
-        half = max(1, width // 2)
-        self.norm0 = nn.BatchNorm2d(width)
+    doublings = 2
+
+    def make_layers(self, width: int, half: int, channels: int) -> None:
         self.conv1 = DoublingConvolution(width, width)
         self.norm1 = nn.BatchNorm2d(width, eps=0.8)
         self.conv2 = DoublingConvolution(width, half)
         self.norm2 = nn.BatchNorm2d(half, eps=0.8)
-        self.conv3 = LastConvolution(half, shape[0])
+        self.conv3 = LastConvolution(half, channels)
         for layer in (self.conv1, self.conv2, self.conv3):
             nn.init.normal_(layer.weight, 0.0, (2.0 / (9 * layer.out_channels)) ** 0.5)
 
@@ -125,22 +123,14 @@ def layout_of(weight: Tensor) -> torch.memory_format:
 class DCGAN(ImageGenerator):
     """The text's: transposed convolutions 4×4 with stride 2, batch norm and ReLU."""
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        noise: int = 100,
-        width: int = 128,
-        mean: Sequence[float] = (0.0,),
-        std: Sequence[float] = (1.0,),
-    ) -> None:
-        super().__init__(shape, noise, width, mean, std, doublings=3)
-        half = max(1, width // 2)
-        self.norm0 = nn.BatchNorm2d(width)
+    doublings = 3
+
+    def make_layers(self, width: int, half: int, channels: int) -> None:
         self.conv1 = nn.ConvTranspose2d(width, width, 4, 2, 1, bias=False)
         self.norm1 = nn.BatchNorm2d(width)
         self.conv2 = nn.ConvTranspose2d(width, half, 4, 2, 1, bias=False)
         self.norm2 = nn.BatchNorm2d(half)
-        self.conv3 = nn.ConvTranspose2d(half, shape[0], 4, 2, 1)
+        self.conv3 = nn.ConvTranspose2d(half, channels, 4, 2, 1)
         for layer in (self.conv1, self.conv2, self.conv3):
             nn.init.normal_(layer.weight, 0.0, 0.02)
         for norm in (self.norm0, self.norm1, self.norm2):

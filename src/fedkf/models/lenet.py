@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedkf.models.thin import PooledConvolution
+from fedkf.models.convolutions import PooledConvolution
 
 SMALLEST = 16
 

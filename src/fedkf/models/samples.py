@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from fedkf.core.errors import UserError
+from fedkf.core.normalisation import normalise
 from fedkf.core.samples import Samples
-from fedkf.data.federated import normalise
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -20,10 +20,11 @@ from safetensors.torch import load_file
 from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
+from fedkf.core.normalisation import normalise
 from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.task import Task, Training
 from fedkf.data import proxy, sources
-from fedkf.data.federated import FederatedData, Preparation, federate, normalise
+from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.partition import Division, partition
 from fedkf.data.sources import Say, Source
 from fedkf.models.check import check_generator, check_model

@@ -12,8 +12,9 @@ from torch import nn
 
 from fedkf import models
 from fedkf.core.errors import FedkfError, UserError, nearest
+from fedkf.core.normalisation import normalise
 from fedkf.core.payload import write_atomically
-from fedkf.data.federated import normalise, resize
+from fedkf.data.federated import resize
 from fedkf.runs.schema import Config
 
 if TYPE_CHECKING:
