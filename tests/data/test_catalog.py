@@ -24,6 +24,7 @@ from published import (
 from fedkf.core.errors import UserError
 from fedkf.data import catalog, sources
 from fedkf.data.archives import plain
+from fedkf.data.source import Source
 from fedkf.runs.config import presets, read, resolve
 from fedkf.runs.setup import load_source
 
@@ -43,7 +44,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def same(source: sources.Source, images: Bytes, labels: Bytes) -> None:
+def same(source: Source, images: Bytes, labels: Bytes) -> None:
     wanted = images if images.ndim == 4 else images[:, None]
     np.testing.assert_array_equal(source.inputs, wanted)
     np.testing.assert_array_equal(source.labels, labels)

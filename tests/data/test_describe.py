@@ -17,7 +17,7 @@ from fedkf.core.random import Streams
 from fedkf.data.describe import describe, warnings
 from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.shift import rotate, shift
-from fedkf.data.sources import Source
+from fedkf.data.source import Source
 
 
 def make(labels: list[int], owners: list[int], **options: object) -> FederatedData:

@@ -12,7 +12,8 @@ from conftest import Outcome
 from PIL import Image
 
 from fedkf.core.errors import UserError
-from fedkf.data.sources import Source, load
+from fedkf.data.source import Source
+from fedkf.data.sources import load
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,10 @@ import torch
 from fedkf.core.errors import UserError
 from fedkf.core.normalisation import normalise
 from fedkf.core.random import Streams
-from fedkf.data import sources
+from fedkf.data.digits import digits
 from fedkf.data.federated import Preparation, as_floats, federate, resize
+from fedkf.data.npz import npz
+from fedkf.data.source import Source, limit_per_class
 
 IMAGES, LABELS = np.zeros((6, 8, 8), np.uint8), np.arange(6) % 3
 
@@ -24,7 +26,7 @@ def save(path: Path, **arrays: Any) -> str:
 
 
 def test_digits_ship_with_the_package() -> None:
-    source = sources.digits()
+    source = digits()
     assert source.inputs.shape == (1797, 1, 8, 8)
     assert (source.inputs.min(), source.inputs.max()) == (0, 1)
     assert source.classes == 10
@@ -38,7 +40,7 @@ def test_npz_takes_grey_and_colour_in_uint8_and_float(
     images: np.ndarray[Any, Any] = (
         np.random.default_rng(0).random(shape) * (255 if kind is np.uint8 else 1)
     ).astype(kind)
-    source = sources.npz(save(tmp_path, images=images, labels=LABELS))
+    source = npz(save(tmp_path, images=images, labels=LABELS))
     assert source.inputs.shape == (6, shape[3] if len(shape) > 3 else 1, 9, 7)
     assert source.classes == 3
 
@@ -67,7 +69,7 @@ def test_npz_takes_grey_and_colour_in_uint8_and_float(
 )
 def test_a_bad_npz_is_explained(tmp_path: Path, arrays: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError) as caught:
-        sources.npz(save(tmp_path, **arrays))
+        npz(save(tmp_path, **arrays))
     assert sentence in str(caught.value)
     assert "data.path" in str(caught.value)
 
@@ -76,7 +78,7 @@ def test_a_bad_npz_is_explained(tmp_path: Path, arrays: dict[str, Any], sentence
 def test_a_broken_npz_is_explained(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"x\.npz is not a readable \.npz file"):
-        sources.npz(str(tmp_path / "x.npz"))
+        npz(str(tmp_path / "x.npz"))
 
 
 def test_npz_is_also_looked_for_below_fedkf_data(
@@ -84,21 +86,21 @@ def test_npz_is_also_looked_for_below_fedkf_data(
 ) -> None:
     save(tmp_path, images=IMAGES, labels=LABELS)
     with pytest.raises(UserError, match=r"no file .*FEDKF_DATA may name"):
-        sources.npz("data.npz")
+        npz("data.npz")
     monkeypatch.setenv("FEDKF_DATA", str(tmp_path))
-    assert len(sources.npz("data.npz").labels) == 6
+    assert len(npz("data.npz").labels) == 6
 
 
 def test_the_limit_is_per_class() -> None:
     labels = np.repeat([0, 1, 2], [80, 15, 5])
-    source = sources.Source(np.zeros((100, 1, 2, 2)), labels, ["a", "b", "c"])
-    limited = sources.limit_per_class(source, 10, np.random.default_rng(0))
+    source = Source(np.zeros((100, 1, 2, 2)), labels, ["a", "b", "c"])
+    limited = limit_per_class(source, 10, np.random.default_rng(0))
     assert np.bincount(limited.labels).tolist() == [10, 10, 5]
 
 
 def test_the_split_is_80_to_20_and_loses_nothing() -> None:
     images = np.arange(40, dtype=np.float32).reshape(40, 1, 1, 1) / 40
-    source = sources.Source(images, np.arange(40) % 2, ["a", "b"])
+    source = Source(images, np.arange(40) % 2, ["a", "b"])
     parts = [np.arange(30), np.arange(30, 39), np.array([39])]
     data = federate(source, parts, Preparation(), Streams(0))
     assert data.sizes == {0: 24, 1: 7, 2: 1}
@@ -112,7 +114,7 @@ def test_the_split_is_80_to_20_and_loses_nothing() -> None:
 
 def test_normalisation_is_per_channel_and_resizing_keeps_the_mean() -> None:
     images = np.full((2, 4, 4, 3), [0, 51, 255], np.uint8).transpose(0, 3, 1, 2)
-    source = sources.Source(images, np.arange(2), ["a", "b"])
+    source = Source(images, np.arange(2), ["a", "b"])
     x = resize(as_floats(source, np.arange(2)), 8)
     x = normalise(x, [0.0, 0.2, 0.5], [1.0, 1.0, 0.25])
     assert x.shape == (2, 3, 8, 8)

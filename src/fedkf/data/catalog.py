@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.data.archives import READING, Bytes, File
-from fedkf.data.folder import cache_folder, digest
-from fedkf.data.sources import Say, Source, places
+from fedkf.data.files import cache_folder, digest, places
+from fedkf.data.source import Say, Source
 
 VERSION = 1
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedkf.core.errors import UserError
-from fedkf.data.sources import Source, check, named
+from fedkf.data.source import Source, check, named
 
 
 def from_object(

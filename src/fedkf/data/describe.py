@@ -70,24 +70,24 @@ def untested(tests: Iterable[tuple[str, int]]) -> list[str]:
 def warnings(about: dict[str, Any]) -> list[str]:
     """What a practitioner would want to know before training."""
     clients = about["clients"]
-    told = untested((c["name"], c["test"]) for c in clients)
+    notes = untested((c["name"], c["test"]) for c in clients)
     few = [c["name"] for c in clients if 0 < c["test"] < FEW_TESTS]
     if few:
-        told.append(f"{listed(few)}: under {FEW_TESTS} test samples, which makes WLP and FM noisy")
+        notes.append(f"{listed(few)}: under {FEW_TESTS} test samples, which makes WLP and FM noisy")
     counts = np.array([c["classes"] for c in clients])
     for index, name in enumerate(about["class_names"]):
         holders = np.flatnonzero(counts[:, index])
         if len(holders) == 0:
-            told.append(f"class {name}: nobody holds it")
+            notes.append(f"class {name}: nobody holds it")
         elif len(holders) == 1 and len(clients) > 1:
-            told.append(f"class {name}: only {clients[holders[0]]['name']} holds it")
+            notes.append(f"class {name}: only {clients[holders[0]]['name']} holds it")
     sizes = [c["train"] for c in clients]
     if max(sizes) > 20 * min(sizes):
-        told.append(
+        notes.append(
             f"sizes go from {min(sizes)} to {max(sizes)} training samples: the largest clients "
             "dominate the average"
         )
-    return told
+    return notes
 
 
 def listed(names: list[str], most: int = 5) -> str:

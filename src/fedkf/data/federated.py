@@ -16,7 +16,7 @@ from fedkf.core.normalisation import normalise
 from fedkf.core.random import Streams
 from fedkf.data.partition import Indices
 from fedkf.data.shift import shift
-from fedkf.data.sources import Source
+from fedkf.data.source import Source
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ import numpy as np
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import write_atomically
-from fedkf.data.sources import Say, Source, check, find
+from fedkf.data.files import cache_folder, digest, find
+from fedkf.data.source import Say, Source, check
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 VERSION = 1
@@ -74,14 +75,6 @@ def image_files(root: Path, say: Say) -> list[Path]:
     return files
 
 
-def cache_folder() -> Path:
-    """FEDKF_CACHE, or `fedkf` in the user's cache."""
-    if given := os.environ.get("FEDKF_CACHE"):
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "fedkf"
-
-
 def decoded(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:
     """The images as an array N×H×W×C of uint8, from the cache if they are in it."""
     stats = [(str(p.relative_to(root)), (s := p.stat()).st_size, s.st_mtime_ns) for p in files]
@@ -106,10 +99,6 @@ def decoded(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np
     except OSError as error:
         raise FedkfError(f"cannot write the cache {cache}: {error.strerror or error}") from error
     return np.load(array, mmap_mode="r")  # type: ignore[no-any-return]
-
-
-def digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
 
 def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:

@@ -14,9 +14,14 @@ import torch
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.data import sources
+from fedkf.core.objects import import_object
+from fedkf.data.datasets import as_array
+from fedkf.data.digits import digits
 from fedkf.data.federated import resize
-from fedkf.data.sources import Say, Source
+from fedkf.data.files import find
+from fedkf.data.folder import decoded, image_files
+from fedkf.data.npz import npz_inputs
+from fedkf.data.source import Say, Source, check_inputs
 
 WAYS = (
     "a share of the data to set aside (such as 0.1), digits, an .npz file with images, a folder of "
@@ -49,18 +54,14 @@ def load(name: str, own: tuple[str, str | None], shape: tuple[int, ...], say: Sa
                     "data.proxy is digits, which the clients hold; set a share of them aside, "
                     "such as 0.1"
                 )
-            return sources.digits().inputs
+            return digits().inputs
         if ":" in name:
-            from fedkf.core.objects import import_object
-
             return from_object(import_object(name, "data.proxy"), name)
         if name == own[1]:
             raise UserError("data.proxy is data.path: the clients' own data cannot stand in for it")
         if name.endswith(".npz"):
-            return sources.npz_inputs(name)
-        from fedkf.data.folder import decoded, image_files
-
-        root = sources.find(name, folder=True)
+            return npz_inputs(name)
+        root = find(name, folder=True)
         size = shape[1] if len(shape) == 3 and shape[1] == shape[2] else None
         return decoded(root, image_files(root, say), size, say).transpose(0, 3, 1, 2)
     except UserError as error:
@@ -71,8 +72,6 @@ def load(name: str, own: tuple[str, str | None], shape: tuple[int, ...], say: Sa
 
 def from_object(given: Any, where: str = "proxy") -> NDArray[Any]:
     """The inputs of an array, a Dataset (its labels are dropped), or a function returning one."""
-    from fedkf.data.datasets import as_array
-
     if callable(given) and not hasattr(given, "__getitem__"):
         try:
             given = given()
@@ -94,7 +93,7 @@ def from_object(given: Any, where: str = "proxy") -> NDArray[Any]:
 
 def fit(inputs: NDArray[Any], shape: tuple[int, ...], where: str) -> torch.Tensor:
     """Inputs as the clients have them, before normalisation: floats of the same shape."""
-    inputs = sources.check_inputs(inputs, lambda reason: UserError(f"{where}: {reason}"))
+    inputs = check_inputs(inputs, lambda reason: UserError(f"{where}: {reason}"))
     x = torch.from_numpy(np.array(inputs, order="C"))
     images = x.ndim == 4 and len(shape) == 3
     x = x.float() / 255 if images and x.dtype == torch.uint8 else x.float()

@@ -27,7 +27,7 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
 from fedkf.core.server import Engine
 from fedkf.core.versions import Elsewhere, Versions
-from fedkf.data.sources import Source
+from fedkf.data.source import Source
 from fedkf.deployment import programs
 from fedkf.deployment.coordinator import APP, VARIABLE, Coordinator, Job
 from fedkf.engines.flower import LOST, MARGIN, FlowerEngine, greeting

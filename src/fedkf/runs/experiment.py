@@ -28,7 +28,7 @@ from fedkf.core.task import Task
 from fedkf.core.versions import Versions
 from fedkf.data.describe import as_json, untested
 from fedkf.data.federated import FederatedData
-from fedkf.data.sources import Say
+from fedkf.data.source import Say
 from fedkf.engines.local import LocalEngine
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.config import flatten, refuse_changes

@@ -15,7 +15,7 @@ from fedkf.core.client import Call, Client, ClientHost
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.payload import Payload
 from fedkf.data.federated import FederatedData
-from fedkf.data.sources import Say, Source
+from fedkf.data.source import Say, Source
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, load_source, make_data, make_task, settle
 from fedkf.runs.store import RunFolder

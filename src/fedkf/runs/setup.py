@@ -26,7 +26,7 @@ from fedkf.core.task import Task, Training
 from fedkf.data import proxy, sources
 from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.partition import Division, partition
-from fedkf.data.sources import Say, Source
+from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.models.check import check_generator, check_model
 from fedkf.runs.schema import FIDELITY_PARTITION, Config
 
@@ -102,14 +102,14 @@ def whole_source(
     """The samples that a configuration names, or those given, with its class names and limit."""
     settings = config.data
     if given is not None:
-        source = sources.named(given, settings.class_names)
+        source = named(given, settings.class_names)
     else:
         source = sources.load(
             settings.source, settings.path, settings.class_names, settings.image_size, say
         )
     if settings.limit is not None:
         random = Streams(settings.seed).numpy_generator("limit")
-        source = sources.limit_per_class(source, settings.limit, random)
+        source = limit_per_class(source, settings.limit, random)
     return source
 
 

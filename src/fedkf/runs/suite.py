@@ -14,7 +14,7 @@ from typing import Any
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
-from fedkf.data.sources import PUBLIC
+from fedkf.data.public import DATASETS
 from fedkf.runs import config as configuration
 from fedkf.runs.config import FREE_ON_RESUME, SETTLED, flatten
 from fedkf.runs.schema import Config
@@ -166,7 +166,7 @@ def comparable(config: Config) -> dict[str, Any]:
     source, path = flat["data.source"], flat.pop("data.path")
     if source == "npz" and path is not None:
         stem = Path(path).stem
-        flat["data.source"] = stem if stem in PUBLIC else f"npz {path}"
+        flat["data.source"] = stem if stem in DATASETS else f"npz {path}"
     elif source == "folder":
         flat["data.source"] = f"folder {path}"
     flat.pop("data.class_names")

@@ -1,0 +1,77 @@
+"""Samples from NumPy's .npz files."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError
+from fedkf.data.files import find
+from fedkf.data.source import Source, check
+
+
+def npz(path: str, class_names: Sequence[str] | None = None, least_classes: int = 2) -> Source:
+    """A file of NumPy's with `images` and `labels`, and perhaps `client` (who holds what).
+
+    Images are N×H×W or N×H×W×C, uint8 or float in [0, 1]; N×D are vectors of any floats. Labels
+    are whole numbers from 0, or names.
+    """
+    file = find(path)
+    arrays = read_npz(file, "images", "labels")
+    where, labels, client = f"data.path: {file}", arrays["labels"], arrays.get("client")
+    images = channels_first(arrays["images"], where)
+    source = check(where, images, labels, class_names, least_classes)
+    if client is None:
+        return source
+    if client.shape != labels.shape:
+        raise UserError(f"{where}: {len(labels)} labels but client has shape {client.shape}")
+    names, owners = np.unique(client, return_inverse=True)
+    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+
+
+def npz_inputs(path: str) -> NDArray[Any]:
+    """The images of an .npz file alone, which needs no labels."""
+    file = find(path)
+    return channels_first(read_npz(file, "images")["images"], f"data.path: {file}")
+
+
+def read_npz(file: Path, *needed: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file that are of use here, of which some must be there."""
+    if not zipfile.is_zipfile(file):
+        raise UserError(f"data.path: {file} is not a readable .npz file (numpy.savez writes them)")
+    try:
+        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            missing = [name for name in needed if name not in arrays]
+            if missing:
+                raise UserError(
+                    f"data.path: {file} has no array {missing[0]!r} (it has "
+                    f"{', '.join(sorted(arrays)) or 'none'}); it needs {' and '.join(needed)}"
+                )
+            used = {*needed, "client"} & set(arrays)
+            return {name: arrays[name] for name in sorted(used)}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        raise UserError(f"data.path: {file} is not a readable .npz file ({error})") from None
+
+
+def channels_first(images: NDArray[Any], where: str) -> NDArray[Any]:
+    """N×C×H×W from N×H×W or N×H×W×C; N×D as it is."""
+    if images.ndim not in (2, 3, 4):
+        raise UserError(
+            f"{where}: images has shape {images.shape}; it must be N×H×W, N×H×W×C or N×D"
+        )
+    if 0 in images.shape[1:]:
+        raise UserError(f"{where}: images has shape {images.shape}, so they are empty")
+    if images.ndim == 4 and images.shape[1] in (1, 3) and images.shape[3] not in (1, 3, 4):
+        raise UserError(
+            f"{where}: images has shape {images.shape}, which looks like N×C×H×W; "
+            "channels go last: images.transpose(0, 2, 3, 1)"
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    return images.transpose(0, 3, 1, 2) if images.ndim == 4 else images
