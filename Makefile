@@ -34,7 +34,7 @@ test-browser: setup
 
 # A coordinator and three sites over TLS as real processes; some die. About ten minutes.
 test-deployment: setup
-	@$(BIN)/python -m pytest -m deployment -x tests/deployment
+	@$(BIN)/python -m pytest -m deployment -x tests/flower
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -7,10 +7,13 @@ from typing import ClassVar
 
 import pytest
 import torch
+from conftest import Settings
 
 import fedkf
-from fedkf.core.client import Undeclared, batch_indices, refuse_undeclared
-from fedkf.core.payload import Payload
+from fedkf.core.algorithm import option
+from fedkf.core.client import Client, Undeclared, batch_indices, refuse_undeclared
+from fedkf.core.payload import Payload, Weights
+from fedkf.core.server import Server
 from fedkf.core.task import Training
 
 
@@ -52,3 +55,36 @@ def test_an_undeclared_kind_never_leaves_the_client() -> None:
         refuse_undeclared(fedkf.FedAvg(), counts)
     with pytest.raises(Undeclared, match="of kind 'private'"):
         refuse_undeclared(Open(), Payload(images={"x": torch.ones(3)}))
+
+
+@dataclass(frozen=True)
+class Curious(fedkf.FedAvg):
+    """Asks clients for a method that it did not declare."""
+
+    name: ClassVar[str] = "curious"
+    asks: str = option("peek", "what it asks for")
+
+    def peek(self, client: Client, down: Payload) -> Payload:
+        return Payload(monitoring={"size": client.size})
+
+    def finish(self, server: Server, readouts: dict[str, Weights]) -> dict[str, Weights]:
+        server.exchange(self.asks, server.active, Payload())
+        return readouts
+
+
+@dataclass(frozen=True)
+class Declared(Curious):
+    client_steps: ClassVar[tuple[str, ...]] = (*fedkf.FedAvg.client_steps, "peek")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("step", ["peek", "aggregate", "create", "__init__"])
+def test_only_steps_that_an_algorithm_declares_are_run(
+    settings: Settings, workers: int, step: str
+) -> None:
+    with pytest.raises(fedkf.UserError, match=f"curious has no step '{step}' for clients"):
+        fedkf.run(settings, algorithm=Curious(asks=step), workers=workers, rounds=1)
+
+
+def test_a_declared_step_is_run(settings: Settings) -> None:
+    assert fedkf.run(settings, algorithm=Declared(), rounds=1).summary["rounds"] == 1

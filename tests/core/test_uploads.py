@@ -17,7 +17,7 @@ from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.core.server import Engine, Server, miscounted
 from fedkf.core.task import Task, Training
-from fedkf.core.versions import Elsewhere
+from fedkf.core.versions import RemoteVersions
 
 Change = Callable[[Payload], Payload]
 
@@ -55,7 +55,7 @@ def server(engine: Engine) -> Server:
         sizes,
         streams,
         engine,
-        Elsewhere(),
+        RemoteVersions(),
         Ledger(),
         lambda name, counts: Memory({}, counts),
     )

@@ -37,6 +37,7 @@ class CCVR(Algorithm):
 
     name: ClassVar[str] = "ccvr"
     discloses: ClassVar[tuple[str, ...]] = ("label_counts", "feature_statistics")
+    client_steps: ClassVar[tuple[str, ...]] = (*Algorithm.client_steps, "describe")
     uses_features: ClassVar[bool] = True
     tiny: ClassVar[Mapping[str, Any]] = dict(virtual=2, epochs=1)
 

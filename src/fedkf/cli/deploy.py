@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import signal
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from fedkf.cli.app import SetOption, Stopped, err, out
 from fedkf.core.errors import UserError
+from fedkf.core.extras import check_installed
 
 coordinator = typer.Typer(help="Run experiments across sites.", no_args_is_help=True)
 site = typer.Typer(help="Take part with data that stays here.", no_args_is_help=True)
@@ -24,17 +24,14 @@ SiteFolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The sit
 @site.callback()
 def needs_flower() -> None:
     """Flower carries the messages."""
-    if importlib.util.find_spec("flwr") is None:
-        from fedkf.engines.flower import INSTALL
-
-        raise UserError(f"a deployment needs Flower: {INSTALL}")
+    check_installed("flower", "a deployment needs Flower", "flwr")
 
 
 # -- the coordinator -------------------------------------------------------------------------------
 
 
 def opened(folder: Path) -> Any:
-    from fedkf.deployment.coordinator import Coordinator
+    from fedkf.flower.coordinator import Coordinator
 
     return Coordinator(folder)
 
@@ -163,7 +160,7 @@ def site_init(
     certificate: Annotated[Path, typer.Option(help="The coordinator's ca.crt.")],
 ) -> None:
     """Make a site's folder with its key and its file."""
-    from fedkf.deployment.site import FILE, SiteFolder
+    from fedkf.flower.site import FILE, SiteFolder
 
     SiteFolder(folder).create(name, address, certificate)
     out.print(
@@ -180,19 +177,20 @@ def site_check(
     set_: SetOption = None,
 ) -> None:
     """Whether this site would take part in an experiment, and what it would send."""
-    from fedkf.deployment.site import Host, SiteFolder
+    from fedkf.flower.settings import outgoing
+    from fedkf.flower.site import Host, SiteFolder
     from fedkf.runs import config as configuration
 
     content, _ = configuration.read(config)
     settings = configuration.resolve(content, configuration.parse_set(set_ or []))
-    host = Host(SiteFolder(folder), settings.model_dump(mode="json"), "0" * 8)
-    about = host.hello()
+    host = Host(SiteFolder(folder), outgoing(settings), "0" * 8)
+    about = host.introduction()
     kinds = ["weights", *host.algorithm.discloses, "counts of correct and of tested samples"]
     if "losses" in host.site.share:
         kinds.append("training losses")
     out.print(
-        f"{host.site.name} would take part: {about['train']} training and {about['test']} test "
-        f"samples of shape {about['shape']}; it would send these two numbers, this shape, "
+        f"{host.site.name} would take part: {about.train} training and {about.test} test "
+        f"samples of shape {list(about.shape)}; it would send these two numbers, this shape, "
         f"{', '.join(kinds)}",
         soft_wrap=True,
     )
@@ -201,6 +199,6 @@ def site_check(
 @site.command("start")
 def site_start(folder: SiteFolderArgument) -> None:
     """Connect to the coordinator, until stopped (Flower's SuperNode)."""
-    from fedkf.deployment.site import SiteFolder
+    from fedkf.flower.site import SiteFolder
 
     SiteFolder(folder).start()

@@ -48,6 +48,8 @@ class Algorithm:
     needs_proxy_data: ClassVar[bool] = False
     discloses: ClassVar[tuple[str, ...]] = ()
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
+    client_steps: ClassVar[tuple[str, ...]] = ("local_update", "evaluate")
+    """The methods that a server may ask clients to run; a call of any other is refused."""
     uses_generator: ClassVar[bool] = False
     """Distils on generated samples, so the model's features are needed too."""
     uses_features: ClassVar[bool] = False

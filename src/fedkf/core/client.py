@@ -213,6 +213,11 @@ class ClientHost:
 
     def perform(self, call: Call, wire: Payload) -> Reply:
         """Run a step. What goes wrong in it is a StepFailed; our own disk's errors stop the run."""
+        if call.step not in self.algorithm.client_steps:
+            raise UserError(
+                f"{self.algorithm.name} has no step {call.step!r} for clients: its client_steps "
+                f"are {', '.join(self.algorithm.client_steps)}"
+            )
         state = None if call.start is None else self.states.load(call.client, call.start)
         try:
             client = Client(

@@ -71,7 +71,7 @@ class Versions:
                 file.unlink(missing_ok=True)
 
 
-class Elsewhere(Versions):
+class RemoteVersions(Versions):
     """Which version each client holds, where the files themselves lie on the clients' own disks."""
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -18,6 +18,7 @@ from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.client import ClientHost
 from fedkf.core.codec import Codec
 from fedkf.core.errors import UserError, disk_error
+from fedkf.core.extras import check_installed
 from fedkf.core.federation import Federation, Observer, Record, Schedule, active_clients
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory, SlotFiles
@@ -119,9 +120,7 @@ def execute(
             return result_of(run, existing, given)
         check_device(config.engine.device)
         if config.engine.name == "flower":
-            from fedkf.engines.simulation import check_installed
-
-            check_installed()
+            check_installed("flower", "engine flower needs Flower's simulation", "flwr", "ray")
         algorithm = given.algorithm or make_algorithm(config)
         check_proxy(config, algorithm)
         if config.output.log is not None:
@@ -281,17 +280,9 @@ def make_engine(config: Config, host: ClientHost, data: FederatedData, say: Say)
     workers = choose_workers(config, active_clients(config.federation.fraction, len(data.sizes)))
     if settings.name == "local":
         return LocalEngine(host, data, workers, settings.threads, say)
-    from fedkf.engines.simulation import SimulationEngine
+    from fedkf.flower.simulation import SimulationEngine
 
-    return SimulationEngine(
-        host,
-        data,
-        workers,
-        settings.threads,
-        settings.address,
-        config.federation.round_timeout,
-        config.federation.min_clients,
-    )
+    return SimulationEngine(host, data, workers, config)
 
 
 def shapes(weights: Weights) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Personal(FedProx):
     """Local training once more, for the client's own sake; without the proximal term μ is 0."""
 
     name: ClassVar[str] = "personalize"
+    client_steps: ClassVar[tuple[str, ...]] = ("personalize",)
 
     def personalize(self, client: Client, down: Payload) -> Payload:
         x, y = client.data.test_images, client.data.test_labels

@@ -23,7 +23,8 @@ import fedkf
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
-from fedkf.engines.flower import MARGIN, FlowerEngine, make_reply, packed, read_call
+from fedkf.flower.carrier import MARGIN, FlowerEngine
+from fedkf.flower.messages import make_reply, packed, read_call, read_payload, unpacked
 
 RAY_STARTS = {("169.254.169.254", 80), ("8.8.8.8", 53)}
 """What Ray does when it starts: it asks whether it is in a cloud, by the address and the name of
@@ -97,29 +98,29 @@ DOWN = Payload(weights={"w": torch.arange(3.0)})
 
 
 def fine(message: Message) -> Message:
-    call, down, _ = read_call(message)
-    upload = Payload(weights={"w": down["weights"]["w"] + call.client})
+    call, _ = read_call(message)
+    upload = Payload(weights={"w": read_payload(message)["weights"]["w"] + call.client})
     return make_reply(message, call, {"wrote_state": True}, upload.to_bytes())
 
 
 def failing(message: Message) -> Message:
-    call, _, _ = read_call(message)
+    call, _ = read_call(message)
     return make_reply(message, call, {"error": "RuntimeError: on fire"}, b"")
 
 
 def stale(message: Message) -> Message:
-    call, _, _ = read_call(message)
+    call, _ = read_call(message)
     late = Call(call.step, call.client, call.round - 1, None, "1.1")
     return make_reply(message, late, {"wrote_state": True}, DOWN.to_bytes())
 
 
 def garbage(message: Message) -> Message:
-    call, _, _ = read_call(message)
+    call, _ = read_call(message)
     return make_reply(message, call, {"wrote_state": True}, b"not a payload at all")
 
 
 def large(message: Message) -> Message:
-    call, _, _ = read_call(message)
+    call, _ = read_call(message)
     upload = Payload(weights={"w": torch.zeros(1000)})
     return make_reply(message, call, {"wrote_state": True}, upload.to_bytes())
 
@@ -129,7 +130,7 @@ def other(message: Message) -> Message:
 
 
 def pickled(message: Message) -> Message:
-    call, _, _ = read_call(message)
+    call, _ = read_call(message)
     head = ConfigRecord({"version": call.version, "client": call.client, "wrote_state": True})
     two = ArrayRecord({"a": torch.ones(1), "b": torch.ones(1)})
     return Message(RecordDict({"reply": head, "payload": two}), reply_to=message)
@@ -139,7 +140,7 @@ def bytes_of(content: bytes) -> Node:
     """A node whose answer holds these bytes in the place of an array."""
 
     def node(message: Message) -> Message:
-        call, _, _ = read_call(message)
+        call, _ = read_call(message)
         reply = make_reply(message, call, {"wrote_state": True}, b"-")
         array = Array("uint8", (1,), "numpy.ndarray", content)
         reply.content["payload"] = ArrayRecord({"0": array})
@@ -149,7 +150,7 @@ def bytes_of(content: bytes) -> Node:
 
 
 def nested(message: Message) -> Message:
-    call, _, _ = read_call(message)
+    call, _ = read_call(message)
     content = (1500).to_bytes(8, "little") + b"[" * 1500
     return make_reply(message, call, {"wrote_state": True}, content)
 
@@ -163,7 +164,7 @@ def vast(message: Message) -> Message | None:
 
 
 def coloured(message: Message) -> Message:
-    call, _, _ = read_call(message)
+    call, _ = read_call(message)
     return make_reply(message, call, {"error": "on\x1b[2J fire"}, b"")
 
 
@@ -188,9 +189,9 @@ def ask(nodes: dict[int, Node], step: str = "local_update", **options: Any) -> d
         Switchboard(nodes),
         lambda: {client: client for client in nodes},
         pause=0.01,
-        largest=2000,
         **options,
     )
+    engine.largest = 2000
     calls = [Call(step, client, 2, None, "2.1") for client in nodes]
     return {reply.call.client: reply for reply in engine.exchange(calls, DOWN)}
 
@@ -288,7 +289,5 @@ def test_nobody_is_asked_again_at_once_or_after_the_time_of_the_exchange() -> No
 
 
 def test_bytes_come_back_as_they_were_sent() -> None:
-    from fedkf.engines.flower import unpacked
-
     content = os.urandom(1000)
     assert unpacked(packed(content)) == content

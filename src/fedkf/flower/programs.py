@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shutil
@@ -15,9 +14,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.engines.flower import INSTALL
-from fedkf.engines.local import end_with
-from fedkf.engines.simulation import QUIET
+from fedkf.core.extras import install
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Keeps Flower and Ray from telling others about the run and from fetching anything."""
 
 LINK = "lab"
 """The name of the coordinator's connection in Flower's own configuration."""
@@ -28,7 +34,7 @@ def program(name: str) -> str:
     places = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     found = shutil.which(name, path=os.pathsep.join(places))
     if found is None:
-        raise UserError(f"{name} is not there; a deployment needs Flower: {INSTALL}")
+        raise UserError(f"{name} is not there; a deployment needs Flower: {install('flower')}")
     return found
 
 
@@ -59,17 +65,10 @@ def stand_in(folder: Path, name: str, module: str) -> None:
     file.chmod(0o700)
 
 
-def replace(name: str, **functions: Any) -> None:
-    """Put ours in the place of functions of a module of Flower's, or end if it has changed."""
-    module = importlib.import_module(name)
-    for key, function in functions.items():
-        if not hasattr(module, key):
-            raise SystemExit("fedkf: this version of Flower is not known, so nothing is run")
-        setattr(module, key, function)
-
-
 def end_with_parent() -> None:
     """End soon after the process that started this one: an orphan would try for minutes."""
+    from fedkf.engines.local import end_with
+
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
 

@@ -18,9 +18,9 @@ from fedkf.cli.app import Stopped
 from fedkf.cli.deploy import follow
 from fedkf.cli.running import stop
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.deployment.coordinator import VARIABLE, Coordinator, Job
-from fedkf.deployment.programs import free_port
-from fedkf.deployment.server import Sites, execute, gather, server
+from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
+from fedkf.flower.programs import free_port
+from fedkf.flower.server import Sites, execute, gather, server
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
 
@@ -113,7 +113,7 @@ def test_ctrl_c_before_flower_has_started_a_run_withdraws_it(
     # One that began and ended meanwhile cannot be stopped any more.
     ended = subprocess.Popen(["true"])
     ended.wait()
-    submitted.tell(pid=ended.pid)
+    submitted.write(pid=ended.pid)
     submitted.withdraw()
 
 
@@ -205,5 +205,5 @@ def test_a_run_finds_what_lies_beside_its_study(
     context = Context(1, 0, {}, RecordDict(), {"job": submitted.folder.name})
     with pytest.raises(UserError, match="found"):
         server(NOBODY, context)
-    assert submitted.told("exit") == 2
-    assert "found" in submitted.told("message")
+    assert submitted.read("exit") == 2
+    assert "found" in submitted.read("message")

@@ -8,8 +8,8 @@ the call names the client, and any actor serves any client.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
+import math
 import os
 import queue
 import signal
@@ -18,62 +18,41 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
 
 from fedkf.core.client import ClientHost
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.versions import Versions
 from fedkf.data.federated import FederatedData
-from fedkf.engines.flower import INSTALL, FlowerEngine, Grid, make_reply, read_call
 from fedkf.engines.local import Desk, answer
-
-if TYPE_CHECKING:
-    from flwr.app import Context, Message
-    from flwr.clientapp import ClientApp
-
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
-"""Keeps Flower and Ray from telling others about the run and from fetching anything."""
+from fedkf.flower.carrier import FlowerEngine, Grid
+from fedkf.flower.handshake import connected
+from fedkf.flower.messages import make_reply, read_call, read_payload
+from fedkf.flower.programs import QUIET
+from fedkf.runs.schema import Config
 
 NODES = 256
 """Nodes of the simulation at most; clients beyond share them."""
 
 
-def check_installed() -> None:
-    """Whether Flower and Ray are there, before any work is done."""
-    for module in ("flwr", "ray"):
-        if importlib.util.find_spec(module) is None:
-            raise UserError(f"engine flower needs Flower's simulation: {INSTALL}")
-
-
 class SimulationEngine(FlowerEngine):
     """Runs clients in Flower's simulation, on this machine or on a Ray cluster that runs."""
 
-    def __init__(
-        self,
-        host: ClientHost,
-        data: FederatedData,
-        workers: int,
-        threads: int = 1,
-        address: str | None = None,
-        timeout: float | None = None,
-        need: int = 1,
-    ) -> None:
-        check_installed()
+    stops = True
+
+    def __init__(self, host: ClientHost, data: FederatedData, workers: int, config: Config) -> None:
         self._threads_before = torch.get_num_threads()
         torch.set_num_threads(1)
         self._stop = threading.Event()
         self._grids: queue.SimpleQueue[Grid | BaseException] = queue.SimpleQueue()
-        start_ray(workers, address)
+        start_ray(workers, config.engine.address)
         gpus = 0.0 if host.task.device == "cpu" else 1.0 / max(1, workers)
-        app = client_app(host, data, threads)
+        app = make_app(host, data, config.engine.threads)
         count = min(len(data.sizes), NODES)
         # A daemon: a second Ctrl-C while it ends must not wait for it.
         self._thread = threading.Thread(target=self._simulate, args=(app, count, gpus), daemon=True)
@@ -82,17 +61,19 @@ class SimulationEngine(FlowerEngine):
             grid = self._grids.get()
             if isinstance(grid, BaseException):
                 raise FedkfError(f"Flower's simulation did not start: {grid}") from grid
-            nodes = self._nodes(grid, count)
+            nodes = connected(grid, count, math.inf, 0.05, self.check)
         except BaseException:
             self.close()
             raise
         shared = {client: nodes[client % count] for client in data.sizes}
         super().__init__(
-            grid, lambda: shared, timeout=timeout, need=need, check=self._check, stops=True
+            grid,
+            lambda: shared,
+            timeout=config.federation.round_timeout,
+            need=config.federation.min_clients,
         )
 
     def _simulate(self, app: ClientApp, count: int, gpus: float) -> None:
-        from flwr.serverapp import ServerApp
         from flwr.simulation import run_simulation
 
         server = ServerApp()
@@ -108,13 +89,7 @@ class SimulationEngine(FlowerEngine):
         except BaseException as error:
             self._grids.put(error)
 
-    def _nodes(self, grid: Grid, count: int) -> list[int]:
-        while len(nodes := sorted(grid.get_node_ids())) < count:
-            self._stop.wait(0.05)
-            self._check()
-        return nodes
-
-    def _check(self) -> None:
+    def check(self) -> None:
         if not self._thread.is_alive():
             raise FedkfError("Flower's simulation ended by itself; resume the run to go on")
 
@@ -188,10 +163,9 @@ _desks: dict[str, Desk] = {}
 """What this actor works with; made once."""
 
 
-def client_app(host: ClientHost, data: FederatedData, threads: int) -> ClientApp:
+def make_app(host: ClientHost, data: FederatedData, threads: int) -> ClientApp:
     """A ClientApp that holds only a reference: what it needs lies in Ray's object store."""
     import ray
-    from flwr.clientapp import ClientApp
 
     task = host.task
     residents, task._residents = task._residents, {}
@@ -209,16 +183,18 @@ def client_app(host: ClientHost, data: FederatedData, threads: int) -> ClientApp
 
 
 def respond(reference: Any, message: Message) -> Message:
-    call, down, _ = read_call(message)
+    call, _ = read_call(message)
     key = reference.hex()
     if key not in _desks:
         _desks.clear()
-        _desks[key] = furnish(reference)
-    header, payload = answer(_desks[key], {"do": "step", "call": call.__dict__}, down)
+        _desks[key] = make_desk(reference)
+    header, payload = answer(
+        _desks[key], {"do": "step", "call": call.__dict__}, read_payload(message)
+    )
     return make_reply(message, call, header, payload)
 
 
-def furnish(reference: Any) -> Desk:
+def make_desk(reference: Any) -> Desk:
     import ray
 
     from fedkf.core.allocator import keep_freed_memory

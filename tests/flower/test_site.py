@@ -13,16 +13,9 @@ from PIL import Image
 from fedkf.core.client import Call
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
-from fedkf.core.versions import Elsewhere
-from fedkf.deployment.site import (
-    Host,
-    Site,
-    SiteFolder,
-    SiteRefusal,
-    load_data,
-    own_config,
-    validate,
-)
+from fedkf.core.versions import RemoteVersions
+from fedkf.flower.settings import TRAVELLING, SiteRefusal, incoming, outgoing
+from fedkf.flower.site import Host, Site, SiteFolder, load_data, own_config, validate
 from fedkf.runs.config import resolve
 
 EXPERIMENT = "0123abcd"
@@ -44,7 +37,7 @@ def make(tmp_path: Path, npz: Path, settings: Settings) -> Make:
         (folder / "site.yaml").write_text(own)
         names = {"data.class_names": ["0", "1", "2"]}
         config = resolve(settings, {**names, **(overrides or {})})
-        return Host(folder, config.model_dump(mode="json"), EXPERIMENT)
+        return Host(folder, outgoing(config), EXPERIMENT)
 
     return host
 
@@ -81,7 +74,7 @@ def test_training_losses_leave_only_if_its_file_says_so(make: Make) -> None:
 def test_an_algorithm_that_discloses_more_than_it_shares_is_refused(make: Make) -> None:
     with pytest.raises(SiteRefusal, match="fedgen would send label_counts"):
         make({"algorithm.name": "fedgen"})
-    assert make({"algorithm.name": "fedgen"}, share="[label_counts]").hello()["train"] == 72
+    assert make({"algorithm.name": "fedgen"}, share="[label_counts]").introduction().train == 72
 
 
 def test_code_of_others_is_imported_only_if_its_file_names_it(make: Make) -> None:
@@ -92,13 +85,11 @@ def test_code_of_others_is_imported_only_if_its_file_names_it(make: Make) -> Non
 
 
 def test_files_are_named_by_the_site_alone(make: Make, settings: Settings) -> None:
-    with pytest.raises(SiteRefusal, match=r"generator\.start names a file"):
+    with pytest.raises(UserError, match=r"generator\.start names a file"):
         make({"generator.start": "/etc/passwd"})
     host = make()
     with pytest.raises(SiteRefusal, match="no version of its state"):
         host.perform(call(start="../../node"), down(host), [])
-    with pytest.raises(SiteRefusal, match="no step '__init__'"):
-        host.perform(call("__init__"), down(host), [])
     other = host.states.folder.parent / "model-1.safetensors"
     other.write_text("another's")
     for client, round in (("../model", 1), (-1, 1), (True, 1), (4, "1")):
@@ -106,16 +97,65 @@ def test_files_are_named_by_the_site_alone(make: Make, settings: Settings) -> No
             host.perform(Call("local_update", client, round, None, "1.1"), down(host), [])  # type: ignore[arg-type]
     assert other.exists()
     site = Site(name="a", coordinator="b:1")
-    received = resolve(settings, {"data.class_names": ["0", "1", "2"]}).model_dump(mode="json")
-    assert received["data"]["path"] is not None
-    assert own_config(site, received).data.path is None
+    config = resolve(settings, {"data.class_names": ["0", "1", "2"]})
+    assert config.data.path is not None
+    assert own_config(site, outgoing(config)).data.path is None
+
+
+@pytest.mark.parametrize("step", ["__init__", "aggregate", "create", "options", "describe", "name"])
+def test_only_the_steps_that_an_algorithm_declares_are_run(make: Make, step: str) -> None:
+    host = make({"data.class_names": ["nobody", "loads", "these"]})
+    with pytest.raises(SiteRefusal, match=f"fedkf has no step '{step}'"):
+        host.perform(call(step), Payload(), [])
+    shared = make({"algorithm.name": "ccvr"}, share="[label_counts, feature_statistics]")
+    shared.check(call("describe"))
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        *(("data", key) for key in ("source", "path", "limit", "shift", "partition", "proxy")),
+        *(("federation", key) for key in ("rounds", "fraction", "nonsense")),
+        ("generator", "start"),
+        ("algorithm", "nonsense"),
+        *(("engine", key) for key in ("name", "device", "address", "workers")),
+        ("output", "dir"),
+        ("paper", "table"),
+    ],
+)
+def test_what_the_table_does_not_name_is_refused(
+    settings: Settings, section: str, key: str
+) -> None:
+    received = outgoing(resolve(settings, {"data.class_names": ["0", "1", "2"]}))
+    received.setdefault(section, {})[key] = None
+    name = f"{section}.{key}" if section in TRAVELLING else section
+    with pytest.raises(SiteRefusal, match=rf"^{name} is no (key|section) that a site takes"):
+        incoming(received)
+
+
+def test_what_is_sent_is_taken_as_it_was(settings: Settings) -> None:
+    overrides = {"data.class_names": ["0", "1", "2"], "algorithm.gamma": 0.25, "federation.lr": 0.5}
+    config = resolve(settings, {**overrides, "federation.steps": "equal", "engine.threads": 2})
+    taken = incoming(outgoing(config, steps=7))
+    before, after = config.model_dump(mode="json"), taken.model_dump(mode="json")
+    assert after["federation"]["steps"] == 7
+    assert after["algorithm"] == before["algorithm"]
+    for section, keys in TRAVELLING.items():
+        for key in set(keys) - {"steps"}:
+            assert after[section][key] == before[section][key]
+
+
+@pytest.mark.parametrize("received", [None, [], "data", {"data": None}, {"data": "digits"}])
+def test_what_is_no_configuration_is_refused(received: Any) -> None:
+    with pytest.raises(SiteRefusal, match="is no section that a site takes"):
+        incoming(received)
 
 
 def test_its_data_must_fit_the_classes_and_its_paths_stay(
     make: Make, npz: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(SiteRefusal, match="its data does not fit the configuration") as caught:
-        make({"data.class_names": ["0", "1"]})
+        make({"data.class_names": ["0", "1"]}).introduction()
     assert str(npz) not in str(caught.value)
     # A class that nobody named is not told apart from data that is not there.
     (tmp_path / "images" / "cat").mkdir(parents=True)
@@ -151,7 +191,7 @@ def test_state_continues_from_the_version_that_is_named_and_others_go(make: Make
 
 
 def test_the_coordinator_knows_what_a_site_must_keep(tmp_path: Path) -> None:
-    states = Elsewhere(tmp_path)
+    states = RemoteVersions(tmp_path)
     states.accept(4, "1.1")
     states.committed()
     states.accept(4, "2.1")

@@ -18,14 +18,14 @@ import yaml
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
 from fedkf.core.payload import write_atomically
-from fedkf.deployment import programs
+from fedkf.flower import programs
 from fedkf.runs.config import parse, parse_yaml
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
 VARIABLE = "FEDKF_COORDINATOR"
 FILE = "coordinator.yaml"
-APP = Path(__file__).parent / "flower_app"
+APP = Path(__file__).parent / "app"
 EVERYWHERE = ("0.0.0.0", "::")
 """Addresses to listen on that stand for all of a machine's."""
 PATIENCE = 180.0
@@ -44,7 +44,7 @@ class Coordinator:
     # -- beginning ------------------------------------------------------------------------------
 
     def create(self, hosts: Sequence[str], port: int) -> None:
-        from fedkf.deployment.keys import check_host, make_certificates
+        from fedkf.flower.keys import check_host, make_certificates
 
         if (self / FILE).exists():
             raise UserError(f"{self.path} is a coordinator already")
@@ -100,7 +100,7 @@ class Coordinator:
             *("--host", host, "--port", str(self.port)),
             *("--database", str(self / "flower.db")),
         ]
-        programs.stand_in(self / "bin", "flwr-serverapp", "fedkf.deployment.server")
+        programs.stand_in(self / "bin", "flwr-serverapp", "fedkf.flower.server")
         environment = self.environment()
         os.chdir(self.path)
         programs.become("flower-superlink", arguments, environment)
@@ -168,7 +168,7 @@ class Coordinator:
         except BaseException:  # Flower may have taken it all the same
             job.withdraw()
             raise
-        job.tell(run=str(answer["run-id"]))
+        job.write(run=str(answer["run-id"]))
         return job
 
 
@@ -187,8 +187,8 @@ class Job:
 
     def withdraw(self) -> None:
         """Stop the run, or see to it that it does not begin."""
-        (self.folder / "job.json").unlink(missing_ok=True)  # read only once the pid is told
-        pid = self.told("pid")
+        (self.folder / "job.json").unlink(missing_ok=True)  # read only once the pid is written
+        pid = self.read("pid")
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -228,11 +228,13 @@ class Job:
         file = self.folder / "said"
         return file.read_text("utf-8").splitlines() if file.exists() else []
 
-    def tell(self, **facts: Any) -> None:
+    def write(self, **facts: Any) -> None:
+        """Facts that both sides of the job look at, each a file of its own."""
         for key, value in facts.items():
             write_atomically(self.folder / key, json.dumps(value).encode())
 
-    def told(self, key: str) -> Any:
+    def read(self, key: str) -> Any:
+        """A fact, or None while there is none."""
         file = self.folder / key
         return json.loads(file.read_bytes()) if file.exists() else None
 
@@ -240,9 +242,9 @@ class Job:
         """Watch the run until it ends; raises what ended it, if it did not end well."""
         began, heard, seen = time.monotonic(), 0, len(RunFolder(self.out).rounds())
         while True:
-            pid = self.told("pid")
+            pid = self.read("pid")
             gone = pid is not None and not alive(pid)
-            ended = self.told("exit")  # after that: it is written before the process is gone
+            ended = self.read("exit")  # after that: it is written before the process is gone
             for text in self.said()[heard:]:
                 say(text)
                 heard += 1
@@ -258,7 +260,7 @@ class Job:
                 raise FedkfError(f"Flower did not start the run; {log} may say why")
             time.sleep(0.3)
         if ended:
-            raise (UserError if ended == 2 else FedkfError)(str(self.told("message")))
+            raise (UserError if ended == 2 else FedkfError)(str(self.read("message")))
 
 
 def alive(pid: int) -> bool:

@@ -8,37 +8,18 @@ message, so that there is one place to say it.
 from __future__ import annotations
 
 import itertools
-import json
 import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-import torch
-
-try:
-    from flwr.app import (
-        ArrayRecord,
-        ConfigRecord,
-        Context,
-        Message,
-        MessageType,
-        MetricRecord,
-        RecordDict,
-    )
-    from flwr.clientapp import ClientApp
-    from flwr.serverapp import Grid
-    from flwr.serverapp.strategy import Result, Strategy
-except ImportError as error:  # pragma: no cover - told apart by the command line's test
-    raise ImportError("fedkf.flower needs Flower: pip install 'fedkf[flower]'") from error
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
 
 from fedkf import algorithms
 from fedkf.api import full_key, plain
 from fedkf.core.algorithm import Algorithm
-from fedkf.core.client import Call, ClientHost, Reply
 from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Federation, Observer, Record, Schedule
@@ -46,22 +27,14 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Server
-from fedkf.core.versions import Elsewhere, Versions
-from fedkf.data.datasets import arrays_of
-from fedkf.data.federated import FederatedData
-from fedkf.engines.flower import FlowerEngine, greeting, make_reply, read_call
-from fedkf.engines.local import Job, answer
-from fedkf.runs.config import parse, resolve
+from fedkf.core.versions import RemoteVersions, Versions
+from fedkf.flower.carrier import FlowerEngine
+from fedkf.flower.handshake import Introduction, Invitation, connected, introductions
+from fedkf.flower.participant import Factory
+from fedkf.flower.settings import outgoing
+from fedkf.runs.config import resolve
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, make_algorithm, make_task
-
-if TYPE_CHECKING:
-    from torch import nn
-    from torch.utils.data import Dataset
-
-__all__ = ["AlgorithmStrategy", "FedKFStrategy", "client_app"]
-
-Factory = Callable[..., "nn.Module"]
 
 
 class AlgorithmStrategy(Strategy):
@@ -94,6 +67,7 @@ class AlgorithmStrategy(Strategy):
         self.config = resolve({}, flat, kind)
         if kind.needs_proxy_data:
             raise UserError(f"{kind.name} needs unlabelled data on the server; use fedkf run")
+        outgoing(self.config)  # what clients cannot be told is refused here
         self.algorithm = make_algorithm(self.config)
         self.model, self.readout = model, readout
         self.readouts: dict[str, Weights] = {}
@@ -115,17 +89,17 @@ class AlgorithmStrategy(Strategy):
         if train_config or evaluate_config:
             raise UserError("what clients are told is given to the strategy: lr=…, local_epochs=…")
         experiment = secrets.token_hex(16)
-        nodes, sizes, shape = meet(grid, self.config, experiment, timeout)
-        known = Met(sizes, shape, len(self.config.data.class_names or []))
-        config = with_range(self.config, shape)
-        task = make_task(config, known, self.algorithm, Objects(model=self.model))
+        clients = Participants.gather(grid, self.config, experiment, timeout)
+        config = with_range(self.config, clients.shape)
+        task = make_task(config, clients, self.algorithm, Objects(model=self.model))
         task.initial_weights = dict(initial_arrays.to_torch_state_dict())
-        states, ledger, settings = Elsewhere(), Ledger(), config.federation
-        head = {"config": told(config, task.training.steps_per_epoch), "experiment": experiment}
+        states, ledger, settings = RemoteVersions(), Ledger(), config.federation
+        head = Invitation(outgoing(config, task.training.steps_per_epoch), experiment).head()
+        head["device"] = config.engine.device
 
         def online() -> dict[int, int]:
             there = set(grid.get_node_ids())
-            return {client: node for client, node in nodes.items() if node in there}
+            return {client: node for client, node in clients.nodes.items() if node in there}
 
         engine = FlowerEngine(
             grid,
@@ -138,7 +112,7 @@ class AlgorithmStrategy(Strategy):
         codec = Codec(config.transport.downlink, config.transport.uplink)
         server = Server(
             task,
-            sizes,
+            clients.sizes,
             task.streams,
             engine,
             states,
@@ -191,15 +165,6 @@ class FedKFStrategy(AlgorithmStrategy):
         super().__init__("fedkf", model=model, classes=classes, **settings)
 
 
-@dataclass(frozen=True)
-class Met:
-    """What the clients said of their data."""
-
-    sizes: dict[int, int]
-    shape: tuple[int, ...]
-    classes: int
-
-
 class Judge(Observer):
     """Keeps what a round told, in Flower's words and in ours."""
 
@@ -238,52 +203,43 @@ class Judge(Observer):
             self.result.evaluate_metrics_clientapp[record["round"]] = MetricRecord(flat)
 
 
-def meet(
-    grid: Grid, config: Config, experiment: str, timeout: float
-) -> tuple[dict[int, int], dict[int, int], tuple[int, ...]]:
-    """Ask every node which client it is; client ids follow partition ids, not random node ids."""
-    deadline, need = time.monotonic() + timeout, config.federation.min_clients
-    before: set[int] = set()
-    while (online := set(grid.get_node_ids())) != before or len(online) < max(1, need):
-        if time.monotonic() > deadline:
-            raise FedkfError(f"{len(online)} nodes are connected, and {max(1, need)} are needed")
-        before = online
-        time.sleep(0.5)
-    head = {"config": told(config, None), "experiment": experiment}
-    asked = [
-        Message(RecordDict({"call": ConfigRecord(dict(head))}), node, MessageType.QUERY)
-        for node in sorted(online)
-    ]
-    replies = list(grid.send_and_receive(asked, timeout=timeout))
-    sent = {message.metadata.message_id: message.metadata.dst_node_id for message in asked}
-    found: list[tuple[int, int, int, tuple[int, ...]]] = []
-    for reply in replies:
-        about, node = greeting(reply), sent.get(reply.metadata.reply_to_message_id)
-        if node is not None and "error" not in about:
-            partition = reply.content.config_records["reply"].get("partition", node)
-            if isinstance(partition, int):
-                found.append((partition, node, about["train"], about["shape"]))
-    if len(found) < max(1, need):
-        raise FedkfError(
-            f"{len(found)} of {len(asked)} nodes answered, and {max(1, need)} are needed; "
-            "their ClientApp is made by fedkf.flower.client_app"
+@dataclass(frozen=True)
+class Participants:
+    """The clients that answered: the node, the size of each, and the shape of their samples."""
+
+    nodes: dict[int, int]
+    sizes: dict[int, int]
+    shape: tuple[int, ...]
+    classes: int
+
+    @classmethod
+    def gather(cls, grid: Grid, config: Config, experiment: str, timeout: float) -> Participants:
+        """Ask every node who it is; client ids follow partition ids, not random node ids."""
+        need = max(1, config.federation.min_clients)
+        online = connected(grid, need, timeout)
+        found: list[tuple[int, int, Introduction]] = []
+        invitation = Invitation(outgoing(config), experiment)
+        for node, answer in introductions(grid, online, invitation, timeout, again=False):
+            if isinstance(answer, Introduction):
+                partition = node if answer.partition is None else answer.partition
+                found.append((partition, node, answer))
+        if len(found) < need:
+            raise FedkfError(
+                f"{len(found)} of {len(online)} nodes answered, and {need} are needed; "
+                "their ClientApp is made by fedkf.flower.client_app"
+            )
+        found.sort(key=lambda item: item[:2])
+        for (first, *_), (second, *_) in itertools.pairwise(found):
+            if first == second:
+                raise FedkfError(f"two nodes have the partition-id {first}; give each its own")
+        if len({about.shape for *_, about in found}) > 1:
+            raise FedkfError("the clients' samples differ in shape")
+        return cls(
+            {k: node for k, (_, node, _) in enumerate(found)},
+            {k: about.train for k, (_, _, about) in enumerate(found)},
+            found[0][2].shape,
+            len(config.data.class_names or []),
         )
-    found.sort()
-    for (first, *_), (second, *_) in itertools.pairwise(found):
-        if first == second:
-            raise FedkfError(f"two nodes have the partition-id {first}; give each its own")
-    if len({shape for *_, shape in found}) > 1:
-        raise FedkfError("the clients' samples differ in shape")
-    nodes = {k: node for k, (_, node, _, _) in enumerate(found)}
-    return nodes, {k: train for k, (_, _, train, _) in enumerate(found)}, found[0][3]
-
-
-def told(config: Config, steps: int | None) -> str:
-    """The configuration as the clients get it; `equal` steps become their number."""
-    content = config.model_dump(mode="json")
-    if steps is not None:
-        content["federation"]["steps"] = steps
-    return json.dumps(content)
 
 
 def with_range(config: Config, shape: tuple[int, ...]) -> Config:
@@ -295,103 +251,3 @@ def with_range(config: Config, shape: tuple[int, ...]) -> Config:
     if len(shape) != 3 and generator.name in ("dcgan", "released"):
         generator = generator.model_copy(update={"name": "mlp"})
     return config.model_copy(update={"data": data, "generator": generator})
-
-
-# -- on a client -----------------------------------------------------------------------------------
-
-
-def client_app(
-    model: Factory,
-    data: Callable[[Context], tuple[Dataset[Any], Dataset[Any] | None]],
-    *,
-    state: str | Path = "fedkf-state",
-) -> ClientApp:
-    """A ClientApp that takes part in a strategy of this module.
-
-    `data` gives the client's training and test samples (tensors as the model takes them, labels
-    from 0), the latter None if there are none. Private state, such as FedKF's generator, is kept
-    in the folder `state`, which must outlive the process: Flower starts one for every message.
-    """
-    app = ClientApp()
-    folder = Path(state).absolute()
-
-    @app.query()
-    def greet(message: Message, context: Context) -> Message:
-        own = own_data(data, context, parse(json.loads(head_of(message)["config"])))
-        about = ConfigRecord(
-            {
-                "partition": int(context.node_config.get("partition-id", context.node_id)),
-                "train": own.sizes[0],
-                "shape": list(own.shape),
-            }
-        )
-        return Message(RecordDict({"reply": about}), reply_to=message)
-
-    @app.train()
-    @app.evaluate()
-    def step(message: Message, context: Context) -> Message:
-        call, down, head = read_call(message)
-        config = parse(json.loads(head["config"]))
-        own = own_data(data, context, config)
-        header, payload = answer(
-            Bench(model, own, config, folder / str(head["experiment"]), list(head["keep"])),
-            {"do": "step", "call": call.__dict__},
-            down,
-        )
-        header.pop("details", None)
-        return make_reply(message, call, header, payload)
-
-    return app
-
-
-def head_of(message: Message) -> Mapping[str, Any]:
-    return message.content.config_records["call"]
-
-
-def own_data(
-    data: Callable[[Context], tuple[Dataset[Any], Dataset[Any] | None]],
-    context: Context,
-    config: Config,
-) -> FederatedData:
-    """One client's samples as the rest of the package has them."""
-    train, test = data(context)
-    x, y, _ = arrays_of(train, "the training data")
-    tx, ty = x[:0], y[:0]
-    if test is not None:
-        tx, ty, _ = arrays_of(test, "the test data")
-    names = list(config.data.class_names or [])
-    return FederatedData(
-        torch.from_numpy(x).float(),
-        torch.from_numpy(y).long(),
-        np.array([0, len(y)]),
-        torch.from_numpy(tx).float(),
-        torch.from_numpy(ty).long(),
-        np.array([0, len(ty)]),
-        ["client"],
-        names,
-    )
-
-
-class Bench:
-    """Where one step is done: the user's model and data, the strategy's configuration."""
-
-    def __init__(
-        self, model: Factory, data: FederatedData, config: Config, folder: Path, keep: list[str]
-    ) -> None:
-        self.model, self.data, self.config = model, data, config
-        self.folder, self.keep = folder, keep
-
-    def step(self, job: Job, down: Payload) -> Reply:
-        call, config = Call(**job["call"]), self.config
-        torch.set_num_threads(config.engine.threads)
-        states = Versions(self.folder)
-        states.keep_only(call.client, self.keep)
-        algorithm = make_algorithm(config)
-        task = make_task(config, self.data, algorithm, Objects(model=self.model))
-        own = self.data.to(task.device, task.layout).client(0)
-        codec = Codec(config.transport.downlink, config.transport.uplink)
-        host = ClientHost(algorithm, task, task.streams, states, lambda client: own, codec)
-        return host.perform(call, down)
-
-    def count(self, job: Job, down: Payload) -> Payload:
-        raise NotImplementedError("clients count their own")

@@ -12,27 +12,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
+import torch
 from pydantic import AfterValidator, Field, ValidationError
 
 from fedkf.core.client import ALWAYS_DISCLOSED, Call, ClientHost, Reply
 from fedkf.core.codec import Codec
-from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.versions import Versions
 from fedkf.data import sources
 from fedkf.data.federated import FederatedData
-from fedkf.deployment import programs
-from fedkf.runs.config import explain, parse, parse_yaml
+from fedkf.flower import programs
+from fedkf.flower.handshake import Introduction
+from fedkf.flower.settings import SiteRefusal, incoming
+from fedkf.runs.config import explain, parse_yaml
 from fedkf.runs.schema import Config, Section
 from fedkf.runs.setup import make_algorithm, make_data, make_task, settle
 
 VARIABLE = "FEDKF_SITE"
 FILE = "site.yaml"
 Share = Literal["losses", "local_loss", "label_counts", "feature_statistics"]
-
-
-class SiteRefusal(FedkfError):
-    """Something that the site does not do; the sentence holds nothing private and may leave it."""
 
 
 def text(pattern: str, what: str) -> AfterValidator:
@@ -95,7 +94,7 @@ class SiteFolder:
         return self.path / name
 
     def create(self, name: str, coordinator: str, certificate: Path) -> None:
-        from fedkf.deployment.keys import make_node_key
+        from fedkf.flower.keys import make_node_key
 
         if (self / FILE).exists():
             raise UserError(f"{self.path} is a site already")
@@ -119,7 +118,7 @@ class SiteFolder:
         """Become this site's SuperNode."""
         site = self.read()
         own = self / "bin"
-        programs.stand_in(own, "flwr-clientapp", "fedkf.deployment.client")
+        programs.stand_in(own, "flwr-clientapp", "fedkf.flower.client")
         environment = programs.environment(self / "flwr", {VARIABLE: str(self.path)}, own)
         arguments = [
             *("--superlink", site.coordinator),
@@ -147,18 +146,8 @@ def validate(content: Any, where: str) -> Site:
 
 
 def own_config(site: Site, received: Mapping[str, Any]) -> Config:
-    """The coordinator's configuration with this site's data, if it asks for nothing forbidden."""
-    config = parse(received)
-    for key, value in (
-        ("algorithm.name", config.algorithm.name),
-        ("model.name", config.model.name),
-        ("generator.name", config.generator.name),
-        ("generator.samples", config.generator.samples),
-    ):
-        if ":" in value and value not in site.allow:
-            raise SiteRefusal(f"{key} {value!r} is not among what its site file allows")
-    if config.generator.start is not None:
-        raise SiteRefusal("generator.start names a file, which the site does not read")
+    """What came of the coordinator's configuration, with this site's data and device."""
+    config = incoming(received, site.allow)
     if config.data.class_names is None:
         raise SiteRefusal("the configuration does not name the classes (data.class_names)")
     data = config.data.model_copy(
@@ -167,9 +156,6 @@ def own_config(site: Site, received: Mapping[str, Any]) -> Config:
             "path": site.data.path,
             "partition": "iid",
             "clients": 1,
-            "limit": None,
-            "shift": [],
-            "proxy": None,
         }
     )
     engine = config.engine.model_copy(update={"device": site.device})
@@ -198,52 +184,64 @@ def load_data(config: Config) -> tuple[Config, FederatedData]:
 
 
 class Host:
-    """Runs the steps of one experiment on this site's data."""
+    """Runs the steps of one experiment on this site's data, which is loaded when it is needed."""
 
     def __init__(self, folder: SiteFolder, received: Mapping[str, Any], experiment: str) -> None:
         if not re.fullmatch(r"[0-9a-f]{8,64}", experiment):
             raise SiteRefusal("the experiment has no proper id")
         self.site = folder.read()
-        self.config, self.data = load_data(own_config(self.site, received))
-        self.algorithm = make_algorithm(self.config)
+        self._config = own_config(self.site, received)
+        self.algorithm = make_algorithm(self._config)
         lacking = [kind for kind in self.algorithm.discloses if kind not in self.site.share]
         if lacking:
             raise SiteRefusal(
-                f"{self.config.algorithm.name} would send {lacking[0]}, "
+                f"{self._config.algorithm.name} would send {lacking[0]}, "
                 "which its site file does not share"
             )
         self._folder = folder / "state" / experiment
 
     @cached_property
+    def _settled(self) -> tuple[Config, FederatedData]:
+        return load_data(self._config)
+
+    @property
+    def config(self) -> Config:
+        """The configuration with everything spelled out that depends on the data."""
+        return self._settled[0]
+
+    @property
+    def data(self) -> FederatedData:
+        return self._settled[1]
+
+    @cached_property
     def states(self) -> Versions:
         return Versions(self._folder)
 
-    def hello(self) -> dict[str, Any]:
+    def introduction(self) -> Introduction:
         """What the coordinator must know to begin."""
-        return {
-            "train": self.data.sizes[0],
-            "test": self.data.test_sizes[0],
-            "shape": list(self.data.shape),
-        }
+        return Introduction.of(self.data)
 
-    def perform(self, call: Call, down: Payload, keep: list[str]) -> Reply:
-        import torch
-
-        step = getattr(self.algorithm, call.step, None)
-        if call.step.startswith("_") or not callable(step):
+    def check(self, call: Call) -> None:
+        """Refuse a call that asks for what the algorithm does not offer or a site does not have."""
+        if call.step not in self.algorithm.client_steps:
             raise SiteRefusal(f"{self.algorithm.name} has no step {call.step!r}")
         if type(call.client) is not int or call.client < 0 or type(call.round) is not int:
             raise SiteRefusal("the client or the round is no number")  # they name files too
         for version in (call.version, call.start or "0.0"):
             if not re.fullmatch(r"\d+\.\d+", version):  # it becomes a file's name
                 raise SiteRefusal(f"{version!r} is no version of its state")
-        torch.set_num_threads(self.config.engine.threads)
+
+    def perform(self, call: Call, down: Payload, keep: list[str]) -> Reply:
+        """Run a step; of the client's private state, the versions in `keep` stay on the disk."""
+        self.check(call)
+        config = self.config
+        torch.set_num_threads(config.engine.threads)
         self.states.keep_only(call.client, keep)
         if call.start is not None and not self.states.path(call.client, call.start).exists():
             raise SiteRefusal("its private state of that round is not on its disk any more")
-        task = make_task(self.config, self.data, self.algorithm)
+        task = make_task(config, self.data, self.algorithm)
         data = self.data.to(task.device, task.layout)
-        transport = Codec(self.config.transport.downlink, self.config.transport.uplink)
+        transport = Codec(config.transport.downlink, config.transport.uplink)
         host = ClientHost(
             self.algorithm,
             task,

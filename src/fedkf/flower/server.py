@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedkf.core.client import Call
@@ -26,11 +26,13 @@ from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
 from fedkf.core.server import Engine
-from fedkf.core.versions import Elsewhere, Versions
+from fedkf.core.versions import RemoteVersions, Versions
 from fedkf.data.source import Source
-from fedkf.deployment import programs
-from fedkf.deployment.coordinator import APP, VARIABLE, Coordinator, Job
-from fedkf.engines.flower import LOST, MARGIN, FlowerEngine, greeting
+from fedkf.flower import internals, programs
+from fedkf.flower.carrier import FlowerEngine
+from fedkf.flower.coordinator import APP, VARIABLE, Coordinator, Job
+from fedkf.flower.handshake import Introduction, Invitation, introductions
+from fedkf.flower.settings import outgoing
 from fedkf.runs.config import refuse_changes
 from fedkf.runs.experiment import Clients, carry_out, reporting_disk_errors
 from fedkf.runs.schema import Config
@@ -56,15 +58,15 @@ def carry_out_job(grid: Grid, context: Context) -> None:
         raise UserError("the SuperLink was not started with fedkf coordinator start")
     coordinator = Coordinator(Path(folder))
     job = coordinator.job(str(context.run_config["job"]))
-    job.tell(pid=os.getpid())
+    job.write(pid=os.getpid())
     try:
         os.chdir(job.cwd)
         execute(grid, coordinator, job)
-        job.tell(message="", exit=0)
+        job.write(message="", exit=0)
     except BaseException as error:
         traceback.print_exc()
         text = str(error) if isinstance(error, FedkfError) else f"{type(error).__name__}: {error}"
-        job.tell(message=text, exit=getattr(error, "exit_code", 1))
+        job.write(message=text, exit=getattr(error, "exit_code", 1))
         raise
 
 
@@ -147,11 +149,11 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         assemble(online, sites.names, job.wait, say)
         task = make_task(config, sites, algorithm)
         proxy = load_proxy(config, sites.shape, say)
-        told = wire_config(config, task.training.steps_per_epoch or "own")
+        sent = outgoing(config, task.training.steps_per_epoch)
 
         def engine(states: Versions, codec: Codec, origin: Mapping[str, Any]) -> Engine:
-            assert isinstance(states, Elsewhere)
-            head = {"config": told, "experiment": str(origin["experiment"])}
+            assert isinstance(states, RemoteVersions)
+            head = Invitation(sent, str(origin["experiment"])).head()
 
             def more(call: Call) -> dict[str, Any]:
                 return {**head, "keep": states.keep(call.client)}
@@ -170,7 +172,7 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
             "data_sha256": sites.digest(),
             "experiment": experiment,
         }
-        clients = Clients(sites, sites.described, engine, Elsewhere)
+        clients = Clients(sites, sites.described, engine, RemoteVersions)
         with reporting_disk_errors(run.path):
             carry_out(config, run, [], say, algorithm, task, clients, proxy, origin)
         failed_everywhere(run.rounds())
@@ -183,18 +185,6 @@ def failed_everywhere(history: list[Record]) -> None:
     last = history[-1]["readouts"] or {}
     if not any(score["clients"] for score in last.values()):
         raise FedkfError("no site answered the last evaluation; resume the run with more rounds")
-
-
-def wire_config(config: Config, steps: int | str) -> str:
-    """What the sites are told: everything but where the coordinator keeps its own files.
-
-    `steps` stands for "equal", which a site by itself cannot know.
-    """
-    content = config.model_dump(mode="json")
-    content["federation"]["steps"] = steps
-    content["data"].update(source="site", path=None, proxy=None)
-    content["output"]["dir"] = content["engine"]["address"] = None
-    return json.dumps(content)
 
 
 def reachable(
@@ -241,54 +231,35 @@ def gather(
         raise UserError("no site is registered; fedkf coordinator add registers one")
     if config.data.class_names is None:
         raise UserError("data.class_names is missing: in a deployment the configuration names them")
-    head = {"config": wire_config(config, "own"), "experiment": experiment}
-    found: dict[str, Mapping[str, Any]] = {}
-    deadline = time.monotonic() + wait
-    asked: dict[str, str] = {}
+    found: dict[str, Introduction] = {}
+    by_node = {node: name for name, node in registered.items()}
     silent = set(names)
-    while silent and time.monotonic() < deadline:
-        online = set(grid.get_node_ids())
-        news = [n for n in silent if registered[n] in online and n not in asked.values()]
-        messages = [
-            Message(
-                RecordDict({"call": ConfigRecord(dict(head))}),
-                registered[n],
-                MessageType.QUERY,
-                ttl=wait + MARGIN,
-            )
-            for n in news
-        ]
-        ids = grid.push_messages(messages) if messages else []
-        asked.update((id, name) for id, name in zip(ids, news, strict=False) if id)
-        for reply in grid.pull_messages(list(asked)) if asked else []:
-            name = asked.pop(reply.metadata.reply_to_message_id, "")
-            if not name or (reply.has_error() and reply.error.code in LOST):
-                continue  # asked again when it is back
-            silent.discard(name)
-            answer = greeting(reply)
-            if "error" in answer:
-                say(f"{name} does not take part: {answer['error']}")
-            else:
-                found[name] = answer
-                say(f"{name} takes part with {answer['train']} training samples")
-        time.sleep(0.5)
+    invitation = Invitation(outgoing(config), experiment)
+    for node, answer in introductions(grid, list(by_node), invitation, wait):
+        name = by_node[node]
+        silent.discard(name)
+        if isinstance(answer, str):
+            say(f"{name} does not take part: {answer}")
+        else:
+            found[name] = answer
+            say(f"{name} takes part with {answer.train} training samples")
     if silent:
         say(f"not connected within {wait:g} s: {', '.join(sorted(silent))}")
     return agreed(found, [name for name in names if name in found], config, say)
 
 
 def agreed(
-    found: Mapping[str, Mapping[str, Any]],
+    found: Mapping[str, Introduction],
     names: list[str],
     config: Config,
     say: Callable[[str], None],
 ) -> Sites:
     """The sites whose samples have the shape that most have."""
-    shapes = [found[name]["shape"] for name in names]
+    shapes = [found[name].shape for name in names]
     shape = max(shapes, key=shapes.count, default=())
-    for name in [n for n in names if found[n]["shape"] != shape]:
-        say(f"{name} does not take part: its samples have shape {list(found[name]['shape'])}")
-    names = [name for name in names if found[name]["shape"] == shape]
+    for name in [n for n in names if found[n].shape != shape]:
+        say(f"{name} does not take part: its samples have shape {list(found[name].shape)}")
+    names = [name for name in names if found[name].shape == shape]
     if len(names) < config.federation.min_clients:
         raise FedkfError(
             f"{len(names)} sites take part and federation.min_clients is "
@@ -296,8 +267,8 @@ def agreed(
         )
     return Sites(
         names,
-        {k: found[name]["train"] for k, name in enumerate(names)},
-        [found[name]["test"] for name in names],
+        {k: found[name].train for k, name in enumerate(names)},
+        [found[name].test for name in names],
         shape,
         list(config.data.class_names or []),
     )
@@ -305,12 +276,5 @@ def agreed(
 
 def main() -> None:
     """Run the coordinator's server, whatever app came with the request."""
-    from flwr.superlink.cli.flwr_serverapp import flwr_serverapp
-
-    programs.replace(
-        "flwr.superlink.runtime.run_serverapp",
-        install_from_fab=lambda *args, **options: None,
-        get_project_dir=lambda *args, **options: APP,
-    )
     programs.end_with_parent()
-    flwr_serverapp()
+    internals.run_server(APP)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ import fedkf
 import fedkf.flower
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import Payload
+from fedkf.flower.strategy import Participants
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "flower"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
 
 @pytest.fixture
@@ -76,21 +76,20 @@ def test_it_waits_for_the_nodes_that_are_needed(example: Any) -> None:
 
     config = fedkf.flower.AlgorithmStrategy("fedavg", model=example.Net, classes=3).config
     late: Any = Filling(board(example, [4, 3, 2, 1]).nodes)
-    nodes, _, _ = fedkf.flower.meet(late, config, "0123abcd", 60)
-    assert nodes == {0: 4, 1: 3, 2: 2, 3: 1}
+    assert Participants.gather(late, config, "0123abcd", 60).nodes == {0: 4, 1: 3, 2: 2, 3: 1}
     many = config.federation.model_copy(update={"min_clients": 5})
     with pytest.raises(FedkfError, match="4 nodes are connected, and 5 are needed"):
-        fedkf.flower.meet(late, config.model_copy(update={"federation": many}), "0123abcd", 0.1)
+        Participants.gather(late, config.model_copy(update={"federation": many}), "0123abcd", 0.1)
 
 
 def test_nodes_of_the_same_partition_are_told(example: Any) -> None:
     config = fedkf.flower.AlgorithmStrategy("fedavg", model=example.Net, classes=3).config
     twins: Any = Switchboard({1: node_of(example.client, 0, 4), 2: node_of(example.client, 0, 4)})
     with pytest.raises(FedkfError, match="two nodes have the partition-id 0"):
-        fedkf.flower.meet(twins, config, "0123abcd", 60)
+        Participants.gather(twins, config, "0123abcd", 60)
     strange: Any = Switchboard({1: lambda message: Message(RecordDict(), reply_to=message)})
     with pytest.raises(FedkfError, match="0 of 1 nodes answered"):
-        fedkf.flower.meet(strange, config, "0123abcd", 60)
+        Participants.gather(strange, config, "0123abcd", 60)
 
 
 def test_metrics_and_private_state_are_kept(example: Any, tmp_path: Path) -> None:
@@ -119,4 +118,5 @@ def test_what_cannot_work_is_refused_at_once(example: Any) -> None:
         make("feddf", model=example.Net, classes=3)
     with pytest.raises(UserError, match="no setting 'learning_rate'"):
         make("fedavg", model=example.Net, classes=3, learning_rate=1)
-    assert json.loads(fedkf.flower.told(make("fedavg", model=example.Net, classes=3).config, 7))
+    with pytest.raises(UserError, match=r"generator\.start names a file"):
+        make("fedkf", model=example.Net, classes=3, generator={"start": "generator.safetensors"})

@@ -7,22 +7,20 @@ that the site itself installed answers.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedkf.core.client import StepFailed
 from fedkf.core.errors import FedkfError
-from fedkf.deployment import programs
-from fedkf.deployment.site import VARIABLE, Host, SiteFolder, SiteRefusal
-from fedkf.engines.flower import make_reply, read_call
+from fedkf.flower import handshake, internals, programs
+from fedkf.flower.messages import make_reply, read_call, read_payload
+from fedkf.flower.settings import SiteRefusal
+from fedkf.flower.site import VARIABLE, Host, SiteFolder
 
 client = ClientApp()
 
@@ -31,20 +29,21 @@ client = ClientApp()
 def greet(message: Message, context: Context) -> Message:
     """Before a run: whether this site takes part, and the sizes and shape of its data."""
     try:
-        answer = host(message.content.config_records["call"]).hello()
+        return host(message).introduction().reply(message)
     except Exception as error:
-        answer = {"error": reason(error)}
-    return Message(RecordDict({"reply": ConfigRecord(answer)}), reply_to=message)
+        return handshake.answer(message, {"error": reason(error)})
 
 
 @client.train()
 def step(message: Message, context: Context) -> Message:
     """One step of an algorithm on this site's data."""
-    call, down, head = read_call(message)
+    call, head = read_call(message)
     try:
-        reply = host(head).perform(call, down, list(head["keep"]))
+        here = host(message)
+        here.check(call)
+        reply = here.perform(call, read_payload(message), list(head["keep"]))
         assert reply.upload is not None
-        header: dict[str, Any] = {"wrote_state": reply.wrote_state}
+        header = {"wrote_state": reply.wrote_state}
         return make_reply(message, call, header, reply.upload.to_bytes())
     except Exception as error:
         return make_reply(message, call, {"error": reason(error)}, b"")
@@ -53,11 +52,12 @@ def step(message: Message, context: Context) -> Message:
 client.evaluate()(step)
 
 
-def host(head: Mapping[str, Any]) -> Host:
+def host(message: Message) -> Host:
     folder = os.environ.get(VARIABLE)
     if folder is None:
         raise SiteRefusal("it was not started with fedkf site start")
-    return Host(SiteFolder(Path(folder)), json.loads(head["config"]), str(head["experiment"]))
+    invitation = handshake.Invitation.read(message)
+    return Host(SiteFolder(Path(folder)), invitation.config, invitation.experiment)
 
 
 def reason(error: Exception) -> str:
@@ -74,12 +74,5 @@ def reason(error: Exception) -> str:
 
 def main() -> None:
     """Run this site's client for one message, whatever app came with it."""
-    from flwr.supernode.cli.flwr_clientapp import flwr_clientapp
-
-    programs.replace(
-        "flwr.supernode.runtime.run_clientapp",
-        install_from_fab=lambda *args, **options: None,
-        get_load_client_app_fn=lambda *args, **options: lambda *app: client,
-    )
     programs.end_with_parent()
-    flwr_clientapp()
+    internals.run_client(client)

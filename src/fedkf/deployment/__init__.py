@@ -1,1 +1,0 @@
-"""The same experiment across real sites: a coordinator, sites, and Flower between them."""

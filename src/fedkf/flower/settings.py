@@ -1,0 +1,75 @@
+"""The settings of an experiment that travel to its clients. Whatever is not named here stays."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from fedkf import algorithms
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.runs.config import parse
+from fedkf.runs.schema import Config
+
+TRAVELLING: Mapping[str, tuple[str, ...]] = {
+    "data": ("class_names", "image_size", "mean", "std", "train_fraction", "seed"),
+    "model": ("name",),
+    "algorithm": ("name",),
+    "federation": (
+        "local_epochs",
+        "steps",
+        "batch_size",
+        "lr",
+        "momentum",
+        "weight_decay",
+        "seed",
+    ),
+    "generator": ("samples", "name", "width", "noise", "lr", "batch_size", "every", "reuse"),
+    "engine": ("threads",),
+    "transport": ("downlink", "uplink"),
+}
+"""The sections of a configuration that are sent, and their keys. Beside an algorithm's name go the
+hyperparameters that its class declares. No key may name a file or a program."""
+
+CODE = (("algorithm", "name"), ("model", "name"), ("generator", "name"), ("generator", "samples"))
+"""The keys that may name code beyond the package, as package.module:object."""
+
+
+class SiteRefusal(FedkfError):
+    """Something that a site does not do; the sentence holds nothing private and may leave it."""
+
+
+def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
+    """What the clients are told. `steps` stands for "equal", which one by itself cannot know."""
+    if config.generator.start is not None:
+        raise UserError("generator.start names a file, which clients on other machines do not have")
+    content = config.model_dump(mode="json")
+    content["federation"]["steps"] = steps or "own"
+    sent = {name: {key: content[name][key] for key in keys} for name, keys in TRAVELLING.items()}
+    return {**sent, "algorithm": content["algorithm"]}
+
+
+def incoming(content: Any, allow: Container[str] | None = None) -> Config:
+    """The configuration that came, if it holds nothing but what travels; the rest is by default.
+
+    Code beyond the package may be named if it is in `allow`, or if that is None.
+    """
+    for section, values in content.items() if isinstance(content, dict) else [("all of it", {})]:
+        if section not in TRAVELLING or not isinstance(values, dict):
+            raise SiteRefusal(f"{section} is no section that a site takes from a configuration")
+        for key in values:
+            if key not in TRAVELLING[section] and section != "algorithm":
+                raise not_taken(f"{section}.{key}")
+    config = parse(content)
+    for section, key in CODE:
+        name = getattr(getattr(config, section), key)
+        if allow is not None and ":" in name and name not in allow:
+            raise SiteRefusal(f"{section}.{key} {name!r} is not among what its site file allows")
+    known = ("name", *algorithms.get(config.algorithm.name).options())
+    for key in config.algorithm.model_dump():
+        if key not in known:
+            raise not_taken(f"algorithm.{key}")
+    return config
+
+
+def not_taken(key: str) -> SiteRefusal:
+    return SiteRefusal(f"{key} is no key that a site takes from a configuration")
