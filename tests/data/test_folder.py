@@ -12,6 +12,7 @@ from conftest import Outcome
 from PIL import Image
 
 from fedkf.core.errors import UserError
+from fedkf.data.folder import open_image
 from fedkf.data.source import Source
 from fedkf.data.sources import load
 
@@ -141,3 +142,54 @@ def test_from_a_folder_per_hospital_to_a_prediction(
     assert code == 0
     assert out.startswith(str(hospitals / "north" / "a" / "1.png"))
     assert cli("predict", tmp_path / "run", hospitals).code == 2
+
+
+def test_links_that_lead_back_end(hospitals: Path) -> None:
+    (hospitals / "elsewhere").symlink_to(hospitals / "north" / "c")
+    north = read(hospitals / "north")
+    (hospitals / "elsewhere").unlink()
+    (hospitals / "north" / "d").symlink_to(hospitals / "south" / "a")  # another folder's images
+    assert len(read(hospitals / "north").labels) == len(north.labels) + 8
+    for name in "efgh":
+        (hospitals / "north" / name).symlink_to(hospitals)
+    with pytest.raises(UserError, match=r"north/[efgh] is a link to a folder that it lies in"):
+        read(hospitals)
+
+
+def test_names_that_cannot_be_shown_and_files_that_are_none_are_refused(hospitals: Path) -> None:
+    odd = os.fsencode(hospitals / "north") + b"/\xff"
+    os.mkdir(odd)
+    os.link(hospitals / "north" / "a" / "0.png", odd + b"/0.png")
+    with pytest.raises(UserError, match="holds characters that cannot be shown") as caught:
+        read(hospitals)
+    assert str(caught.value).isprintable()
+    os.unlink(odd + b"/0.png")
+    pipe, lost = hospitals / "north" / "a" / "pipe.png", hospitals / "north" / "a" / "lost.png"
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match=r"pipe\.png is not a file"):
+        read(hospitals)
+    pipe.unlink()
+    lost.symlink_to("nowhere.png")
+    with pytest.raises(UserError, match=r"lost\.png cannot be read: No such file"):
+        read(hospitals)
+
+
+def test_an_image_that_would_start_a_program_or_fill_the_memory_is_not_decoded(
+    hospitals: Path, tmp_path: Path
+) -> None:
+    script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\nshowpage\n%%EOF\n"
+    (hospitals / "north" / "a" / "0.png").write_bytes(script)
+    with pytest.raises(UserError, match=r"a/0\.png is not a readable image.*UnidentifiedImageErr"):
+        read(hospitals)
+    save(tmp_path / "large.png", np.zeros((2000, 2000), np.uint8))
+    assert "do not fit into this machine's memory" in str(
+        open_image(tmp_path / "large.png", None, 10_000_000)
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b'"../../x"', b"\xff", b'"' + b"0" * 32])
+def test_a_damaged_index_of_the_cache_is_made_anew(hospitals: Path, content: bytes) -> None:
+    first = read(hospitals)
+    (index,) = (hospitals.parent / "cache" / "index").iterdir()
+    index.write_bytes(content)
+    assert np.array_equal(read(hospitals).inputs, first.inputs)

@@ -6,31 +6,30 @@ are read by a small machine that knows no other objects and calls nothing.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import pickletools
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkf.core.limits import in_words
+from fedkf.data import arrays
+
 Bytes = NDArray[np.uint8]
-READING = (
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    zlib.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-)
+READING = (*arrays.READING, tarfile.TarError)
 """What goes wrong in a file that is cut off, damaged or of another kind."""
+MOST_BYTES = 512 << 20
+"""That one file may unpack to; the largest data set here has 184 MB."""
+MOST_OPERATIONS = 5_000_000
+"""Of a pickle; CIFAR's have fewer than a tenth of it."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +38,55 @@ class File:
 
     path: Path
     member: str | None = None
+    most: int = MOST_BYTES
 
     def read(self) -> bytes:
-        content = self.path.read_bytes() if self.member is None else self._member(self.member)
-        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        with self._open() as file:
+            content = Bounded(file, self.most).read()
+        if content[:2] != b"\x1f\x8b":
+            return content
+        with gzip.open(io.BytesIO(content)) as unpacked:
+            return Bounded(unpacked, self.most).read()
 
-    def _member(self, member: str) -> bytes:
-        if self.path.suffix == ".zip":
-            with zipfile.ZipFile(self.path) as archive:
-                return archive.read(member)
-        with tarfile.open(self.path, "r:gz") as archive:
-            opened = archive.extractfile(member)
-            if opened is None:
-                raise LookupError(f"{member} is not a file")
-            return opened.read()
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        if self.member is None:
+            with open(self.path, "rb") as file:
+                yield file
+        elif self.path.suffix == ".zip":
+            with zipfile.ZipFile(self.path) as zipped, zipped.open(self.member) as file:
+                yield file
+        else:
+            with open_tar(self.path, self.most) as archive:
+                found = (archive.extractfile(m) for m in archive if m.name == self.member)
+                opened = next(found, None)
+                if opened is None:
+                    raise LookupError(f"{self.member} is not a file in it")
+                yield opened
+
+
+class Bounded:
+    """Reads from a file until it has given so many bytes; one more is an error."""
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile, most: int) -> None:
+        self.file, self.most, self.left = file, most, most
+
+    def read(self, size: int = -1) -> bytes:
+        content = self.file.read(self.left + 1 if size < 0 else min(size, self.left + 1))
+        self.left -= len(content)
+        if self.left < 0:
+            raise ValueError(f"it unpacks to more than {in_words(self.most)}")
+        return content
+
+
+@contextlib.contextmanager
+def open_tar(path: Path, most: int = MOST_BYTES) -> Iterator[tarfile.TarFile]:
+    """A gzipped tar, whose members are read as they come."""
+    with (
+        gzip.open(path) as unpacked,
+        tarfile.open(fileobj=Bounded(unpacked, most), mode="r|") as archive,  # type: ignore[call-overload]
+    ):
+        yield archive
 
 
 def idx(content: bytes) -> Bytes:
@@ -82,7 +116,10 @@ def cifar_python(content: bytes, labels: str) -> tuple[Bytes, Bytes]:
     if not isinstance(batch, dict) or not isinstance(batch.get("data"), np.ndarray):
         raise ValueError("it holds no dictionary with an array `data`")
     images = batch["data"].reshape(-1, 3, 32, 32)
-    numbers = np.array(batch[labels], np.uint8)
+    given = batch[labels]
+    if not isinstance(given, list) or not all(type(n) is int and 0 <= n < 256 for n in given):
+        raise ValueError(f"its {labels} are no list of whole numbers")
+    numbers = np.array(given, np.uint8)
     if len(numbers) != len(images):
         raise ValueError(f"{len(images)} images but {len(numbers)} labels")
     return images, numbers
@@ -114,29 +151,33 @@ class _Name:
         """What the few functions that a batch names would make of these arguments."""
         if self.name.endswith(".multiarray _reconstruct"):
             return _Array()
-        if self.name == "numpy dtype":
-            return _Kind(str(arguments[0]))
-        if self.name == "_codecs encode":
-            return str(arguments[0]).encode("latin-1")
+        if self.name == "numpy dtype" and isinstance(arguments[0], str):
+            return _Kind(arguments[0])
+        if self.name == "_codecs encode" and isinstance(arguments[0], str):
+            return arguments[0].encode("latin-1")
         raise ValueError(f"it names {self.name!r}, which no CIFAR batch does")
 
 
 _MARK = object()
 
 
-def plain(content: bytes) -> Any:
+def plain(content: bytes, most: int = MOST_OPERATIONS) -> Any:
     """A pickle of dictionaries, lists, texts, numbers and arrays of bytes."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
 
     def since_mark() -> list[Any]:
-        place = len(stack) - 1 - stack[::-1].index(_MARK)
+        place = next((k for k in reversed(range(len(stack))) if stack[k] is _MARK), None)
+        if place is None:
+            raise ValueError("it closes what it did not open")
         items = stack[place + 1 :]
         del stack[place:]
         return items
 
     def set_items(items: list[Any]) -> None:
         for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, str | bytes):
+                raise ValueError("a key is no text")  # a tuple could take for ever to compare
             stack[-1][key.decode() if isinstance(key, bytes) else key] = value
 
     def build(state: Any) -> None:
@@ -170,7 +211,9 @@ def plain(content: bytes) -> Any:
         actions[name] = lambda place: memo.__setitem__(place, stack[-1])
     for name in ("BINGET", "LONG_BINGET"):
         actions[name] = lambda place: stack.append(memo[place])
-    for opcode, argument, _ in _operations(content):
+    for number, (opcode, argument, _) in enumerate(_operations(content)):
+        if number > most:
+            raise ValueError(f"it holds more than {most:,} operations")
         if opcode in ("PROTO", "FRAME"):
             continue
         if opcode == "STOP":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.data.archives import READING, Bytes, File
+from fedkf.data.archives import READING, Bytes, File, open_tar
 from fedkf.data.files import cache_folder, digest, places
 from fedkf.data.source import Say, Source
 
@@ -165,9 +164,10 @@ def _open_once(files: Sequence[File]) -> Iterator[Sequence[File]]:
         return
     with tempfile.TemporaryDirectory(prefix="fedkf-") as temporary, _explaining(path):
         wanted = {file.member for file in files}
-        with tarfile.open(path, "r:gz") as archive:
-            members = [m for m in archive if m.name in wanted and m.isfile()]
-            archive.extractall(temporary, members, filter="data")
+        with open_tar(path) as archive:
+            for member in archive:
+                if member.name in wanted and member.isfile():
+                    archive.extract(member, temporary, filter="data")
         yield [File(Path(temporary) / str(file.member)) for file in files]
 
 

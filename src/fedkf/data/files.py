@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,8 +22,9 @@ def find(path: str, folder: bool = False) -> Path:
     """A path as given, or below a folder that FEDKF_DATA names."""
     tried = [Path(path).expanduser(), *(place / path for place in places())]
     for candidate in tried:
-        if candidate.is_dir() if folder else candidate.is_file():
-            return candidate
+        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+            if candidate.is_dir() if folder else candidate.is_file():
+                return candidate
     what = "folder" if folder else "file"
     hint = "" if len(tried) > 1 else " (FEDKF_DATA may name a folder to look in)"
     raise UserError(f"data.path: no {what} {' or '.join(map(str, tried))}{hint}")

@@ -11,7 +11,9 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Sequence
+import re
+import stat
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +22,15 @@ from typing import Any
 import numpy as np
 
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.limits import memory, proper_text, shown
 from fedkf.core.payload import write_atomically
 from fedkf.data.files import cache_folder, digest, find
 from fedkf.data.source import Say, Source, check
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF", "PPM")
+"""What a file may hold, whatever its name; none of these makes Pillow start a program."""
+DEEPEST = 8
 VERSION = 1
 
 
@@ -58,11 +64,7 @@ def folder(
 
 def image_files(root: Path, say: Say) -> list[Path]:
     """Every image below a folder, in one fixed order."""
-    found = sorted(
-        Path(folder) / name
-        for folder, _, names in os.walk(root, followlinks=True)
-        for name in names
-    )
+    found = sorted(Path(folder) / name for folder, names in walk(root) for name in names)
     found = [p for p in found if not any(q.startswith(".") for q in p.relative_to(root).parts)]
     files = [p for p in found if p.suffix.lower() in ENDINGS]
     if len(files) < len(found):
@@ -75,17 +77,38 @@ def image_files(root: Path, say: Say) -> list[Path]:
     return files
 
 
+def walk(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Every folder below this one, links followed, and the files in it.
+
+    A folder that a link leads back into, or that lies too deep, is refused: there is no end to it.
+    """
+    above: dict[str, tuple[tuple[int, int], ...]] = {}
+    for folder, subfolders, names in os.walk(root, followlinks=True):
+        status = os.stat(folder)
+        own = (status.st_dev, status.st_ino)
+        parents = above.pop(folder, ())
+        if own in parents:
+            raise UserError(f"data.path: {folder} is a link to a folder that it lies in")
+        if len(parents) > DEEPEST:
+            raise UserError(f"data.path: {folder} lies more than {DEEPEST} folders below {root}")
+        above |= {os.path.join(folder, name): (*parents, own) for name in subfolders}
+        for name in names:
+            if not proper_text(os.path.join(folder, name)):
+                where = shown(os.path.join(folder, name))
+                raise UserError(f"data.path: {where} holds characters that cannot be shown")
+        yield folder, names
+
+
 def decoded(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:
     """The images as an array N×H×W×C of uint8, from the cache if they are in it."""
-    stats = [(str(p.relative_to(root)), (s := p.stat()).st_size, s.st_mtime_ns) for p in files]
+    stats = [(str(p.relative_to(root)), *size_and_time(p)) for p in files]
     quick = digest([VERSION, size, str(root.resolve()), stats])
     cache = cache_folder()
     index = cache / "index" / f"{quick}.json"
     if index.exists():
-        array = cache / f"{json.loads(index.read_text())}.npy"
-        with contextlib.suppress(OSError, ValueError):  # gone or damaged: decoded again
-            return np.load(array, mmap_mode="r")  # type: ignore[no-any-return]
-        array.unlink(missing_ok=True)
+        with contextlib.suppress(OSError, ValueError, EOFError):  # gone or damaged: decoded again
+            return np.load(cache / f"{known(index)}.npy", mmap_mode="r")  # type: ignore[no-any-return]
+        index.unlink(missing_ok=True)
     contents = [hashlib.sha256(p.read_bytes()).hexdigest() for p in files]
     key = digest([VERSION, size, contents])
     array = cache / f"{key}.npy"
@@ -101,6 +124,24 @@ def decoded(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np
     return np.load(array, mmap_mode="r")  # type: ignore[no-any-return]
 
 
+def known(index: Path) -> str:
+    """The name of the array that an index points to."""
+    if not re.fullmatch("[0-9a-f]{32}", name := str(json.loads(index.read_bytes()))):
+        raise ValueError("no name of an array")
+    return name
+
+
+def size_and_time(path: Path) -> tuple[int, int]:
+    """Of a file, which must be one: a pipe in its place would never end."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UserError(f"data.path: {path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"data.path: {path} is not a file")
+    return status.st_size, status.st_mtime_ns
+
+
 def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:
     """Decode in parallel (Pillow lets go of Python's lock), with a bar on a terminal."""
     from rich.console import Console
@@ -109,7 +150,7 @@ def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         results = list(
             track(
-                pool.map(lambda p: open_image(p, size), files),
+                pool.map(lambda p: open_image(p, size, memory() // len(files)), files),
                 description="decoding images",
                 total=len(files),
                 console=Console(stderr=True),
@@ -137,13 +178,20 @@ def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.
     return np.stack(images)
 
 
-def open_image(path: Path, size: int | None) -> np.ndarray[Any, Any] | str:
-    """H×W×1 for grey images, H×W×3 for all others; or why it cannot be read."""
+def open_image(path: Path, size: int | None, most: int | None = None) -> np.ndarray[Any, Any] | str:
+    """H×W×1 for grey images, H×W×3 for all others; or why it cannot be read.
+
+    An image whose header claims more than `most` bytes is not decoded.
+    """
     from PIL import Image
 
     try:
-        with Image.open(path) as file:
+        Image.init()
+        with Image.open(path, formats=[f for f in FORMATS if f in Image.OPEN]) as file:
             image: Image.Image = file
+            width, height = (size, size) if size is not None else image.size
+            if most is not None and 3 * width * height > most:
+                return f"as many images of {width}×{height} do not fit into this machine's memory"
             image.load()
             if image.mode.startswith("I") or image.mode == "F":  # 16 bits a pixel, scaled to 8
                 values = np.asarray(image).astype(np.float64) / 257

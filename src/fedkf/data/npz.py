@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
+from fedkf.data.arrays import read_npz
 from fedkf.data.files import find
 from fedkf.data.source import Source, check
 
@@ -39,24 +38,6 @@ def npz_inputs(path: str) -> NDArray[Any]:
     """The images of an .npz file alone, which needs no labels."""
     file = find(path)
     return channels_first(read_npz(file, "images")["images"], f"data.path: {file}")
-
-
-def read_npz(file: Path, *needed: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file that are of use here, of which some must be there."""
-    if not zipfile.is_zipfile(file):
-        raise UserError(f"data.path: {file} is not a readable .npz file (numpy.savez writes them)")
-    try:
-        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            missing = [name for name in needed if name not in arrays]
-            if missing:
-                raise UserError(
-                    f"data.path: {file} has no array {missing[0]!r} (it has "
-                    f"{', '.join(sorted(arrays)) or 'none'}); it needs {' and '.join(needed)}"
-                )
-            used = {*needed, "client"} & set(arrays)
-            return {name: arrays[name] for name in sorted(used)}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        raise UserError(f"data.path: {file} is not a readable .npz file ({error})") from None
 
 
 def channels_first(images: NDArray[Any], where: str) -> NDArray[Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fedkf.data.archives import Bytes, cifar_binary, cifar_python, idx
+from fedkf.data.arrays import read_bytes
 from fedkf.data.catalog import Dataset, Decoded, Download, Form
 
 
@@ -56,11 +56,12 @@ def _cifar_forms(number: int, batches: Sequence[str], label_bytes: int, labels: 
 
 
 def _read_npz(contents: Sequence[bytes]) -> Decoded:
-    with np.load(io.BytesIO(contents[0]), allow_pickle=False) as arrays:
-        images, labels = arrays["images"], arrays["labels"].astype(np.int64)
+    images, labels = read_bytes(contents[0], "images", "labels")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(f"its labels are {labels.dtype} of shape {labels.shape}")
     if images.ndim != 3 or images.dtype != np.uint8:
         raise ValueError(f"its images are {images.dtype} of shape {images.shape}")
-    return images[:, None], labels
+    return images[:, None], labels.astype(np.int64)
 
 
 _LETTERS = [chr(ord("a") + k) for k in range(26)]

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
+from fedkf.core.limits import proper_text, shown
 
+LARGEST = float(np.finfo(np.float32).max)
 Say = Callable[[str], None]
 """Is told what a person should know, a sentence at a time."""
 
@@ -76,6 +78,8 @@ def check(
     if len(inputs) == 0:
         raise wrong("it holds no images")
     numbers, names = number_labels(labels, class_names, wrong)
+    if improper := [name for name in names if not proper_text(name)]:
+        raise wrong(f"the class name {shown(improper[0])} holds characters that cannot be shown")
     if min(len(names), len(np.unique(numbers))) < least_classes:
         raise wrong("all samples are of one class; a classifier needs at least two")
     return Source(check_inputs(inputs, wrong), numbers, names)
@@ -84,8 +88,12 @@ def check(
 def check_inputs(inputs: NDArray[Any], wrong: Callable[[str], UserError]) -> NDArray[Any]:
     """Inputs that a model can take: images of bytes or in [0, 1], or any finite floats."""
     if np.issubdtype(inputs.dtype, np.floating):
+        if inputs.dtype.itemsize > 8:  # PyTorch knows no longer ones
+            inputs = inputs.astype(np.float64)
         if not np.isfinite(inputs).all():
             raise wrong("images hold NaN or infinite values")
+        if inputs.size and max(float(inputs.max()), -float(inputs.min())) > LARGEST:
+            raise wrong(f"images hold numbers beyond {LARGEST:g}, which float32 cannot hold")
         if inputs.ndim == 4 and (inputs.min() < 0 or inputs.max() > 1):
             raise wrong(
                 f"float images must lie in [0, 1], these go from {inputs.min():g} to "
@@ -117,9 +125,8 @@ def number_labels(
             raise wrong(f"labels are {labels.dtype}; they must be whole numbers from 0, or names")
         if labels.min() < 0:
             raise wrong(f"labels go down to {labels.min()}; they must be whole numbers from 0")
-        numbers = labels.astype(np.int64)
-        highest = int(numbers.max())
-        distinct = len(np.unique(numbers))
+        highest = int(labels.max())
+        distinct = len(np.unique(labels))
         if class_names is None and highest >= 2 * distinct + 2:
             raise wrong(
                 f"labels go up to {highest} but only {distinct} different ones occur; number the "
@@ -128,6 +135,7 @@ def number_labels(
         names = list(class_names or [str(k) for k in range(highest + 1)])
         if highest >= len(names):
             raise wrong(f"data.class_names has {len(names)} names but a label is {highest}")
+        numbers = labels.astype(np.int64)
     return numbers, names
 
 

@@ -19,7 +19,8 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
 from fedkf.core.payload import write_atomically
 from fedkf.flower import programs
-from fedkf.runs.config import parse, parse_yaml
+from fedkf.runs.config import parse
+from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
@@ -66,7 +67,7 @@ class Coordinator:
         file = self / FILE
         if not file.is_file():
             raise UserError(f"{self.path} holds no {FILE}; fedkf coordinator init makes one")
-        content = parse_yaml(file.read_text("utf-8"), str(file))
+        content = read_yaml(file)
         if not isinstance(content, dict) or not isinstance(content.get("port"), int):
             raise UserError(f"{file} must hold hosts and a port")
         return content

@@ -25,7 +25,8 @@ from fedkf.data.federated import FederatedData
 from fedkf.flower import programs
 from fedkf.flower.handshake import Introduction
 from fedkf.flower.settings import SiteRefusal, incoming
-from fedkf.runs.config import explain, parse_yaml
+from fedkf.runs.config import explain
+from fedkf.runs.documents import parse_yaml, read_yaml
 from fedkf.runs.schema import Config, Section
 from fedkf.runs.setup import make_algorithm, make_data, make_task, settle
 
@@ -112,7 +113,7 @@ class SiteFolder:
         file = self / FILE
         if not file.is_file():
             raise UserError(f"{self.path} holds no {FILE}; fedkf site init makes one")
-        return validate(parse_yaml(file.read_text("utf-8"), str(file)), str(file))
+        return validate(read_yaml(file), str(file))
 
     def start(self) -> NoReturn:
         """Become this site's SuperNode."""

@@ -6,7 +6,6 @@ Nothing here needs torch, so that a mistake is told in a fraction of a second.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -16,6 +15,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fedkf.core.errors import UserError, nearest
+from fedkf.core.limits import shown
+from fedkf.runs.documents import parse_yaml as parse_yaml  # for those who read YAML elsewhere
+from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Config
 
 if TYPE_CHECKING:
@@ -34,34 +36,6 @@ FREE_ON_RESUME = (
 # -- reading -------------------------------------------------------------------------------------
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML in which 1e-3 is a number, and a key given twice is a mistake."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if key_node.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key_node.value!r} is given twice", key_node.start_mark
-                )
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
-    list("-+0123456789."),
-)
-
-
-def parse_yaml(text: str, where: str) -> Any:
-    try:
-        return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from None
-
-
 def presets() -> list[str]:
     """The names of the presets that ship with the package."""
     folder = resources.files("fedkf.runs") / "presets"
@@ -77,18 +51,23 @@ def read(config: str | Path | None) -> tuple[dict[str, Any], str]:
         text = (resources.files("fedkf.runs") / "presets" / f"{name}.yaml").read_text("utf-8")
         return parse_yaml(text, name), name
     path = Path(name)
-    if not path.is_file():
+    if not is_file(path):
         if path.suffix in (".yaml", ".yml") or "/" in name:
             raise UserError(f"no configuration file {name}")
         raise UserError(f"no preset or file {name!r}; {nearest(name, presets())}")
-    try:
-        content = parse_yaml(path.read_text("utf-8"), name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{name} cannot be read: {error}") from None
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise UserError(f"{name} must hold keys and values, such as `federation: {{rounds: 30}}`")
     content.pop("provenance", None)
     return content, path.stem
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have is not one."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def parse_set(items: Iterable[str]) -> dict[str, Any]:
@@ -131,7 +110,7 @@ def resolve(
         given["algorithm"] = {"name": chosen}
     name = _section(given, "algorithm").setdefault("name", "fedkf")
     if not isinstance(name, str):
-        raise UserError(f"algorithm.name is {name!r}; it must be a text")
+        raise UserError(f"algorithm.name is {shown(name)}; it must be a text")
     if isinstance(own := per_algorithm.get(name, {}), dict):
         given["algorithm"] = {**own, **given["algorithm"]}
     if "generator.preset" in overrides:  # another preset: what the file says in its place goes
@@ -236,7 +215,7 @@ def explain(error: ValidationError) -> str:
     allowed = allowed.removeprefix("must be ")
     if key == "federation.steps":
         allowed = "own, equal or a whole number from 1"
-    return f"{key} is {first['input']!r}; it must be {allowed}"
+    return f"{key} is {shown(first['input'])}; it must be {allowed}"
 
 
 # -- writing -------------------------------------------------------------------------------------

@@ -12,7 +12,11 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Population = Annotated[int, Field(ge=1, le=10**6)]
+Length = Annotated[int, Field(ge=1, le=10**5)]
+"""Of something that is held in memory, such as a side of an image or a layer."""
+Processors = Annotated[int, Field(ge=1, le=1024)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]
 
@@ -34,7 +38,7 @@ class Data(Section):
     limit: Count | Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="at most so many samples of each class, or below 1 that share of them"
     )
-    image_size: Count | None = Field(None, description="resize images to this many pixels square")
+    image_size: Length | None = Field(None, description="resize images to this many pixels square")
     mean: list[Finite] | None = Field(
         None, description="normalisation, a number or one per channel; images 0.5, else 0"
     )
@@ -46,8 +50,8 @@ class Data(Section):
         None, description="iid, dirichlet, dirichlet-balanced, classes, quantity or natural"
     )
     alpha: Positive = Field(0.1, description="concentration of the Dirichlet; smaller is harder")
-    clients: Count = Field(20, description="K, the number of clients")
-    classes_per_client: Count = Field(2, description="for the partition `classes`")
+    clients: Population = Field(20, description="K, the number of clients")
+    classes_per_client: Population = Field(2, description="for the partition `classes`")
     shift: list[Literal["rotate", "noise", "contrast"]] = Field(
         [], description="what differs between clients beside labels: rotate, noise, contrast"
     )
@@ -132,7 +136,7 @@ class Overall(Section):
         "slot",
         description="inactive clients count by their slot, or as the last global model",
     )
-    max_staleness: Annotated[int, Field(ge=0)] | None = Field(
+    max_staleness: Annotated[int, Field(ge=0, le=10**9)] | None = Field(
         None, description="slots filled more rounds ago count as empty; none means never"
     )
 
@@ -153,13 +157,13 @@ class Generator(Section):
         "trained", description="what is distilled on: trained, noise, field, warp or module:object"
     )
     name: str = Field("dcgan", description="dcgan, released, mlp or package.module:factory")
-    width: Count = Field(16, description="channels: width, width, width/2; the paper's is 128")
-    noise: Count = Field(100, description="length of the noise vector")
+    width: Length = Field(16, description="channels: width, width, width/2; the paper's is 128")
+    noise: Length = Field(100, description="length of the noise vector")
     lr: Positive = Field(0.001, description="β, learning rate of its Adam")
     start: str | None = Field(
         None, description="a .safetensors file that all generators start from; none means random"
     )
-    batch_size: Count | None = Field(16, description="generated samples a batch; none means B")
+    batch_size: Length | None = Field(16, description="generated samples a batch; none means B")
     every: Count = Field(1, description="the generator learns from every so many-th batch")
     reuse: Count = Field(1, description="steps of the model that one generated batch serves")
 
@@ -170,10 +174,10 @@ class EngineSettings(Section):
     name: Literal["local", "flower"] = Field(
         "local", description="local (worker processes on this machine) or flower (its simulation)"
     )
-    workers: Annotated[int, Field(ge=0)] | None = Field(
+    workers: Annotated[int, Field(ge=0, le=1024)] | None = Field(
         None, description="processes; none means one a core, 0 everything in this process"
     )
-    threads: Count = Field(1, description="of PyTorch in each process; results depend on it")
+    threads: Processors = Field(1, description="of PyTorch in each process; results depend on it")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
     address: str | None = Field(
         None, description="of a running Ray cluster for flower; none starts one on this machine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,15 @@ from typing import Any
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
+from fedkf.core.limits import shown
 from fedkf.data.public import DATASETS
 from fedkf.runs import config as configuration
 from fedkf.runs.config import FREE_ON_RESUME, SETTLED, flatten
+from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
+MOST_RUNS = 10_000
 SEEDS = ("federation.seed", "data.seed")
 
 
@@ -59,10 +63,7 @@ class Suite:
 
 def read(path: Path) -> Suite:
     """A suite from a YAML file with `base:` and `grid:`."""
-    try:
-        content = configuration.parse_yaml(path.read_text("utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
+    content = read_yaml(path)
     if not isinstance(content, dict) or not set(content) <= {"base", "grid"}:
         raise UserError(f"{path} must hold `base:` (a configuration) and `grid:` (key → values)")
     base, grid = content.get("base"), content.get("grid", {})
@@ -81,6 +82,8 @@ def expand(
     base: str | None, overrides: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]
 ) -> Suite:
     """Every combination of the grid's values; `config` in it chooses among configurations."""
+    if (runs := math.prod(len(values) for values in grid.values())) > MOST_RUNS:
+        raise UserError(f"grid: it makes {shown(runs)} runs; at most {MOST_RUNS:,} are taken")
     plans: dict[str, Plan] = {}
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
