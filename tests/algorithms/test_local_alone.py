@@ -8,6 +8,7 @@ import torch
 from conftest import Settings, model_bytes
 
 import fedkf
+from fedkf import algorithms
 from fedkf.core.payload import Payload
 
 
@@ -31,3 +32,8 @@ def test_a_client_goes_on_from_its_own_model_and_is_judged_by_it(
     assert not torch.equal(first, second)
     readouts = one.history[0]["readouts"]
     assert readouts["aca"] == readouts["oca"]  # there is no shared model that could differ
+
+
+def test_only_training_alone_has_no_shared_model() -> None:
+    assert [name for name in algorithms.names() if not algorithms.shares_model(name)] == ["local"]
+    assert algorithms.shares_model("module.that.is.not.imported:Own")

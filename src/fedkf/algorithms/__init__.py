@@ -10,7 +10,7 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.objects import import_object
 
-__all__ = ["get", "name_of", "names"]
+__all__ = ["get", "name_of", "names", "shares_model"]
 
 
 @cache
@@ -36,6 +36,15 @@ def name_of(kind: type[Algorithm]) -> str:
     """The name under which a configuration finds an algorithm."""
     known = _registry().get(kind.name) is kind
     return kind.name if known else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def shares_model(name: str) -> bool:
+    """Whether runs of that algorithm end in one model for all.
+
+    A user's own algorithm counts as one that does: looking at a run imports none of its code.
+    """
+    kind = _registry().get(name)
+    return kind is None or kind.shared_model
 
 
 def get(name: str) -> type[Algorithm]:

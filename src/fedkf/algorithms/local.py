@@ -21,6 +21,7 @@ class Local(Algorithm):
     """No federation: what the others are to be compared with, site by site."""
 
     name: ClassVar[str] = "local"
+    shared_model: ClassVar[bool] = False
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         upload = super().local_update(client, Payload(weights=own(client)))

@@ -13,6 +13,7 @@ import torch
 import typer
 from rich.table import Table
 
+from fedkf import algorithms
 from fedkf.cli.app import err, out
 from fedkf.cli.tables import table
 from fedkf.core.errors import FedkfError, UserError, nearest
@@ -120,7 +121,7 @@ def own_models(folder: RunFolder, readout: str) -> dict[str, Any]:
 def personal(folder: RunFolder) -> bool:
     """Whether each client was judged by a model of its own."""
     config = folder.config()
-    return config is not None and config.algorithm.name == "local"
+    return config is not None and not algorithms.shares_model(config.algorithm.name)
 
 
 def own_groups(folder: RunFolder) -> list[Group]:

@@ -50,6 +50,8 @@ class Algorithm:
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
     client_steps: ClassVar[tuple[str, ...]] = ("local_update", "evaluate")
     """The methods that a server may ask clients to run; a call of any other is refused."""
+    shared_model: ClassVar[bool] = True
+    """Ends in one model for all; False where every client is judged by a model of its own."""
     uses_generator: ClassVar[bool] = False
     """Distils on generated samples, so the model's features are needed too."""
     uses_features: ClassVar[bool] = False

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from fedkf import algorithms
 from fedkf.core.errors import UserError
 from fedkf.report.files import LARGE, Unreadable, read_plain
 from fedkf.report.follow import Follower
@@ -73,7 +74,7 @@ class Run:
     @property
     def alone(self) -> bool:
         """Whether every client was judged by a model of its own."""
-        return self.algorithm == "local"
+        return not algorithms.shares_model(self.algorithm)
 
     @property
     def data_hash(self) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedkf import metrics
+from fedkf import algorithms, metrics
 from fedkf.algorithms.fedprox import FedProx
 from fedkf.core.algorithm import correct
 from fedkf.core.client import Call, Client, ClientHost
@@ -70,7 +70,7 @@ def personalize(
     config = folder.config()
     if config is None:
         raise UserError(f"{run} holds no run")
-    if config.algorithm.name == "local":
+    if not algorithms.shares_model(config.algorithm.name):
         raise UserError(f"{run} trained every client alone, so there is no shared model")
     shared = load(run, readout, model)
     from fedkf.data.datasets import from_object
