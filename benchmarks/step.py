@@ -27,11 +27,13 @@ from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
+from fedkf.core.samples import Sampling
 from fedkf.core.task import Task, Training
+from fedkf.distillation.generators import Generation, TrainedGenerator
+from fedkf.distillation.samples import Field, Noise, Warp
 from fedkf.models.generator import DCGAN, ReleasedGenerator
 from fedkf.models.lenet import LeNet5
 from fedkf.models.resnet import ResNet8
-from fedkf.models.samples import Field, Noise, Warp
 from fedkf.runs.schema import GENERATOR_PRESETS
 
 BATCH, NOISE, SIDE = 64, 100, 32
@@ -78,12 +80,10 @@ def make_client(case: Case) -> Client:
         classes=classes,
         training=Training(local_epochs=1, batch_size=BATCH, lr=0.01),
         streams=Streams(0),
-        make_generator=lambda: generator(shape, NOISE, case.width),
-        noise=NOISE,
-        make_samples=SAMPLES.get(case.algorithm),
-        generated_batch=case.batch,
-        generator_every=case.every,
-        reuse=case.reuse,
+        parts=[
+            Sampling(SAMPLES.get(case.algorithm, TrainedGenerator), case.batch, case.reuse),
+            Generation(lambda: generator(shape, NOISE, case.width), NOISE, every=case.every),
+        ],
         mean=[0.0] * channels,
         std=[1.0] * channels,
         channels_last=True,

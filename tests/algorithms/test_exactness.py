@@ -10,11 +10,13 @@ import pytest
 import torch
 
 import fedkf
-from fedkf.algorithms.fedkf import kl_loss
 from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
+from fedkf.core.samples import Sampling
 from fedkf.core.task import Task, Training
+from fedkf.distillation.generators import Generation, TrainedGenerator
+from fedkf.distillation.losses import kl_loss
 from fedkf.models import convolutions
 from fedkf.models.generator import ReleasedGenerator
 from fedkf.models.lenet import LeNet5
@@ -39,15 +41,17 @@ def both(
     random = torch.Generator().manual_seed(0)
     images = torch.randn(BATCH * steps, *SHAPE, generator=random).to(dtype)
     labels = torch.randint(0, CLASSES, (BATCH * steps,), generator=random)
+    generation = Generation(
+        lambda: ReleasedGenerator(SHAPE, NOISE, WIDTH, [0.2], [0.4]).to(dtype), NOISE
+    )
     task = Task(
         make_model=lambda: LeNet5(SHAPE, CLASSES).to(dtype),
         shape=SHAPE,
         classes=CLASSES,
         training=Training(batch_size=BATCH, lr=0.05),
         streams=Streams(3),
-        make_generator=lambda: ReleasedGenerator(SHAPE, NOISE, WIDTH, [0.2], [0.4]).to(dtype),
-        noise=NOISE,
         channels_last=True,
+        parts=[Sampling(TrainedGenerator), generation],
     )
     last = images.to(memory_format=torch.channels_last)
     client = Client(4, 2, ClientData(last, labels, last[:0], labels[:0]), task, task.streams)
@@ -65,7 +69,7 @@ def both(
         assert client.state is not None
         ours |= {f"g.{name}": tensor for name, tensor in client.state["generator"].items()}
         generator = straightforward.Generator(32, NOISE, WIDTH, 0.2, 0.4).to(dtype)
-        generator.load_state_dict(task.initial_generator)
+        generator.load_state_dict(generation.initial(task))
         stream = client.random("generator noise")
         noise = [torch.randn(BATCH, NOISE, generator=stream).to(dtype) for _ in batches]
         straightforward.fedkf(student, teacher, generator, batches, noise, 0.05)

@@ -127,12 +127,13 @@ def test_the_first_round_is_plain_and_label_counts_are_what_is_disclosed(
 def test_an_optimizer_that_rested_in_a_payload_goes_on_as_if_it_had_not() -> None:
     def steps(rest: bool) -> torch.Tensor:
         p = torch.nn.Parameter(tensor([1.0, -2.0]))
+        module = torch.nn.ParameterList([p])
         optimizer = torch.optim.Adam([p], lr=0.1)
         for _ in range(4):
             if rest:
-                kept = Payload.from_bytes(Payload(adam=memory_of(optimizer)).to_bytes())["adam"]
+                kept = Payload(adam=memory_of(optimizer, module))
                 optimizer = torch.optim.Adam([p], lr=0.1)
-                remember(optimizer, kept)
+                remember(optimizer, module, Payload.from_bytes(kept.to_bytes())["adam"])
             optimizer.zero_grad()
             (p**3).sum().backward()
             optimizer.step()

@@ -15,6 +15,8 @@ import fedkf.algorithms.fedkf
 from fedkf.algorithms.fedkf import FedKFMinus
 from fedkf.core.client import Client
 from fedkf.core.payload import Payload
+from fedkf.distillation.generators import Generation
+from fedkf.distillation.losses import judge
 from fedkf.paper.operations import measure
 from fedkf.runs.config import resolve
 from fedkf.runs.setup import load_source, settle
@@ -111,15 +113,14 @@ def test_the_generator_receives_no_gradient_from_the_students_loss(
 
 def test_the_generator_learns_what_its_loss_asks_for(settings: Settings) -> None:
     """After some training the generated samples are surer and cover the classes more evenly."""
-    from fedkf.algorithms.fedkf import judge
-
     settings["federation"].update(local_epochs=60, lr=1e-6)
     algorithm = fedkf.FedKF(lambda1=1.0, lambda2=0.0)
     client = one_update(settings, algorithm)
     task = client.task
-    noise = torch.randn(64, task.noise, generator=torch.Generator().manual_seed(0))
+    generation = task.part(Generation)
+    noise = torch.randn(64, generation.noise, generator=torch.Generator().manual_seed(0))
     losses = []
-    for weights in (task.initial_generator, client.state["generator"]):  # type: ignore[index]
+    for weights in (generation.initial(task), client.state["generator"]):  # type: ignore[index]
         generator = task.load("generator", weights).train()
         losses.append(algorithm.generator_loss(*judge(task.resident("teacher"), generator(noise))))
     assert losses[1] < losses[0]

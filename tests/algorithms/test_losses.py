@@ -12,10 +12,10 @@ from fedkf.algorithms.fedkf import (
     FedKF,
     activation_loss,
     information_entropy_loss,
-    kl_loss,
     one_hot_loss,
 )
 from fedkf.core.task import Task
+from fedkf.distillation.losses import kl_loss
 
 # Logarithms of probabilities are logits that softmax gives back.
 PROBABILITIES = tensor([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])

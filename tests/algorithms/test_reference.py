@@ -21,6 +21,7 @@ import fedkf
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.data.federated import FederatedData
+from fedkf.distillation.generators import Generation
 from fedkf.models.generator import DCGAN, ReleasedGenerator
 from fedkf.models.lenet import LeNet5
 from fedkf.runs.config import resolve
@@ -190,7 +191,7 @@ def test_weights_generators_and_adam_are_those_of_algorithm_1(
     config = settle(config, source)
     data = make_data(config, source)
     task = make_task(config, data, fedkf.FedKF())
-    reference = Reference(data, task.initial_weights, task.initial_generator, released)
+    reference = Reference(data, task.initial_weights, task.part(Generation).initial(task), released)
     reference.adversarial = variant == "adversarial"
     selections = [record["active"] for record in result.history]
     aca, oca = reference.run(selections)

@@ -67,18 +67,18 @@ def test_nan_is_not_hidden() -> None:
     assert not got["w"].isfinite().all()
 
 
-def test_only_further_models_are_encoded_on_the_way_down() -> None:
+def test_only_what_names_a_base_is_encoded_on_the_way_down() -> None:
     down = Payload(weights={"w": torch.zeros(10, 10)})
-    down.add("teacher", {"w": torch.rand(10, 10)}, "weights")
-    down.add("generator", {"g": torch.rand(5, 10)}, "weights")
+    down.add("other", {"w": torch.rand(10, 10)}, "weights", base="weights")
+    down.add("control", {"w": torch.rand(5, 10)}, "weights")
     for name, size in (("full", 400), ("delta8", 104), ("delta4", 54)):
         codec = Codec(downlink=name)
         wire = codec.encode_down(down)
         assert wire.nbytes() == {"weights": 400 + size + 200}
         back = codec.decode_down(Payload.from_bytes(wire.to_bytes()))
         assert torch.equal(back["weights"]["w"], down["weights"]["w"])
-        assert torch.equal(back["generator"]["g"], down["generator"]["g"])
-        assert torch.allclose(back["teacher"]["w"], down["teacher"]["w"], atol=0.08)
+        assert torch.equal(back["control"]["w"], down["control"]["w"])
+        assert torch.allclose(back["other"]["w"], down["other"]["w"], atol=0.08)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,21 @@ def test_eight_bits_down_cost_little_more_than_fedavg(settings: Settings) -> Non
     kf = fedkf.run(settings, transport={"downlink": "delta8"}).summary["bytes"]
     avg = fedkf.run(settings, algorithm="fedavg").summary["bytes"]
     assert sum(kf.values()) / sum(avg.values()) < 1.15
+
+
+def test_a_base_travels_with_its_group_and_only_what_was_declared_changes() -> None:
+    down = Payload(weights={"w": torch.zeros(2, 2)})
+    upload = Payload(control={"w": torch.ones(2, 2)})
+    upload.add("weights", {"w": torch.eye(2)}, base="weights")
+    for uplink, dtype in (("half", torch.float16), ("delta8", torch.int8)):
+        codec = Codec(uplink=uplink)
+        wire = Payload.from_bytes(codec.encode_up(upload, down).to_bytes())
+        assert wire["weights"]["w"].dtype == dtype
+        assert wire["control"]["w"].dtype == torch.float32
+        sent = codec.decode_up(wire.of_kinds({"weights"}), down)
+        assert list(sent) == ["weights"]
+        assert torch.allclose(sent["weights"]["w"], torch.eye(2))
+
+
+def test_groups_without_a_base_leave_no_trace_of_one_on_the_disk() -> None:
+    assert b"bases" not in Payload(weights={"w": torch.zeros(1)}).to_bytes()

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from fedkf.algorithms.fedkf import FedKF
 from fedkf.core.client import Client
 from fedkf.core.payload import Weights
-from fedkf.core.samples import TrainedGenerator
-from fedkf.models.samples import Drawing, Noise
+from fedkf.distillation.generators import Generation, TrainedGenerator
+from fedkf.distillation.samples import Drawing, Noise
 from fedkf.paper import distillation
 from fedkf.paper.distill import Central, Settings, choose
 from fedkf.runs import config as configuration
@@ -60,7 +60,7 @@ def test_drawings_leave_the_generator_alone() -> None:
     (_, _, plain), (_, _, drawn) = made
     assert isinstance(plain, TrainedGenerator)
     assert isinstance(drawn, TrainedGenerator)
-    for a, b in zip(plain.parameters.values(), drawn.parameters.values(), strict=True):
+    for a, b in zip(plain.generator.parameters(), drawn.generator.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
@@ -102,7 +102,8 @@ def test_a_federation_can_start_from_the_generator_it_leaves(tmp_path: Path) -> 
     def first(**overrides: str) -> Weights:
         config = configuration.resolve(content, {**small, **overrides})
         data = make_data(config, load_source(config))
-        return make_task(config, data, FedKF()).initial_generator
+        task = make_task(config, data, FedKF())
+        return task.part(Generation).initial(task)
 
     started, random = first(**{"generator.start": str(path)}), first()
     assert all(torch.equal(tensor, started[name]) for name, tensor in load_file(path).items())

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from fedkf.algorithms.fedkf import kl_loss
 from fedkf.core.algorithm import Algorithm, State, option
 from fedkf.core.client import batch_indices
 from fedkf.core.task import Training, copy_of
+from fedkf.distillation.losses import kl_loss
 
 if TYPE_CHECKING:
     from torch import Tensor

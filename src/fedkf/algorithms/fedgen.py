@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
@@ -89,7 +90,7 @@ class FedGen(Algorithm):
 
     def start(self, server: Server) -> State:
         task = server.task
-        first = task.initial("feature generator", lambda: self.make_generator(task))
+        first = task.initial("feature generator", partial(self.make_generator, task))
         return super().start(server).add("generator", first).add("adam", {})
 
     def broadcast(self, server: Server, state: State) -> Payload:
@@ -115,7 +116,7 @@ class FedGen(Algorithm):
         """Steps of Adam, which goes on from the last round, down teacher_loss + diversity_loss."""
         generator = self.generator(task, state["generator"]).train().requires_grad_(True)
         optimizer = torch.optim.Adam(generator.parameters(), lr=self.server_lr)
-        remember(optimizer, state["adam"])
+        remember(optimizer, generator, state["adam"])
         x = torch.zeros(1, *task.shape, device=task.device)
         models = [task.load(f"teacher {k}", u["weights"]).eval() for k, u in enumerate(uploads)]
         predictors = [predictor(model.requires_grad_(False), x) for model in models]
@@ -129,7 +130,7 @@ class FedGen(Algorithm):
             optimizer.zero_grad(set_to_none=True)
             (loss + self.diversity * diversity_loss(noise, features)).backward()
             optimizer.step()
-        return {"generator": copy_of(generator), "adam": memory_of(optimizer)}
+        return {"generator": copy_of(generator), "adam": memory_of(optimizer, generator)}
 
     def shares(self, counts: Tensor, sizes: Sequence[int]) -> Tensor:
         """How much each model (rows) counts for each label (columns); columns sum to one."""
@@ -149,8 +150,8 @@ class FedGen(Algorithm):
         return (losses * shares[:, labels]).sum(0).mean()
 
     def generator(self, task: Task, weights: Weights) -> FeatureGenerator:
-        task.resident("feature generator", lambda: self.make_generator(task))
-        return cast("FeatureGenerator", task.load("feature generator", weights))
+        make = partial(self.make_generator, task)
+        return cast("FeatureGenerator", task.load("feature generator", weights, make))
 
     def make_generator(self, task: Task) -> FeatureGenerator:
         from fedkf.models.feature_generator import FeatureGenerator  # which needs torch at once

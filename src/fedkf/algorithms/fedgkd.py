@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from fedkf.algorithms.fedkf import kl_loss
 from fedkf.core.algorithm import Algorithm, LocalLoss, State, option
 from fedkf.core.payload import Payload, Weights, weighted_mean
+from fedkf.distillation.losses import kl_loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,9 +45,10 @@ class FedGKD(Algorithm):
         if self._plain(server.round) or len(models) == 1:
             return down  # the model that goes down is itself the only teacher
         if self.teacher == "mean":
-            return down.add("teacher", weighted_mean((1, w) for w in models), "weights")
+            mean = weighted_mean((1, w) for w in models)
+            return down.add("teacher", mean, "weights", base="weights")
         for age, weights in enumerate(models[1:], 1):
-            down.add(f"teacher-{age}", weights, "weights")
+            down.add(f"teacher-{age}", weights, "weights", base="weights")
         return down
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:

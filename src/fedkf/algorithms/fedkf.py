@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, State, option
-from fedkf.models.features import features_and_logits
+from fedkf.distillation.losses import judge, kl_loss
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from fedkf.core.client import Client
     from fedkf.core.payload import Payload
@@ -55,7 +55,8 @@ class FedKF(Algorithm):
     def broadcast(self, server: Server, state: State) -> Payload:
         down = super().broadcast(server, state)
         if self.teacher == "oca" and not self._plain(server.round):
-            down.add("teacher", server.overall or state["weights"], kind="weights")
+            teacher = server.overall or state["weights"]
+            down.add("teacher", teacher, kind="weights", base="weights")
         return down
 
     def local_update(self, client: Client, down: Payload) -> Payload:
@@ -118,12 +119,6 @@ class FedKFMinus(FedKF):
     teacher: str = option("aca", "who teaches: oca or aca", choices=("oca", "aca"))
 
 
-def judge(teacher: nn.Module, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """The teacher's features and logits; gradients flow to samples that can learn from them."""
-    with torch.set_grad_enabled(samples.requires_grad):
-        return features_and_logits(teacher, samples)
-
-
 def one_hot_loss(logits: Tensor) -> Tensor:
     """L_OH (Eq. 2): cross entropy against the class that the teacher finds likeliest."""
     return torch.nn.functional.cross_entropy(logits, logits.argmax(1))
@@ -141,8 +136,3 @@ def activation_loss(features: Tensor, mean: bool = False) -> Tensor:
     """L_A (Eq. 4): minus the features' l1 norm, averaged over the batch; or minus their mean."""
     magnitude = features.flatten(1).abs()
     return -(magnitude.mean() if mean else magnitude.sum(1).mean())
-
-
-def kl_loss(soft: Tensor, logits: Tensor) -> Tensor:
-    """L_KL (Eq. 6): KL(teacher ‖ student), summed over classes, averaged over the batch."""
-    return torch.nn.functional.kl_div(logits.log_softmax(1), soft, reduction="batchmean")

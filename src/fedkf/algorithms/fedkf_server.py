@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from fedkf.algorithms.fedkf import FedKF, judge
+from fedkf.algorithms.fedkf import FedKF
 from fedkf.core.algorithm import State, option
 from fedkf.core.client import Client, ClientData
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.samples import Samples, TrainedGenerator
+from fedkf.distillation.generators import FrozenGenerator, Generation, TrainedGenerator
+from fedkf.distillation.losses import judge
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from fedkf.core.samples import Samples
     from fedkf.core.server import Server
 
 
@@ -48,7 +48,8 @@ class FedKFServer(FedKF):
             )
 
     def start(self, server: Server) -> State:
-        return super().start(server).add("generator", server.task.initial_generator)
+        generator = server.task.part(Generation).initial(server.task)
+        return super().start(server).add("generator", generator)
 
     def round(self, server: Server, state: State) -> State:
         if not self._plain(server.round):
@@ -59,11 +60,11 @@ class FedKFServer(FedKF):
         """θ ← θ − β ∇L_G(θ), n times, against the OCA of the round before."""
         nothing = torch.empty(0, *server.task.shape), torch.empty(0, dtype=torch.long)
         kept = state if "adam" in state else None
-        desk = Client(
+        client = Client(
             -1, server.round, ClientData(*nothing, *nothing), server.task, server.streams, kept
         )
-        teacher = desk.teacher(self._teacher(server, state))
-        samples = TrainedGenerator(desk)
+        teacher = client.teacher(self._teacher(server, state))
+        samples = TrainedGenerator(client)
         samples.every = 1  # every batch is for learning
         with server.own_work("server generator"):
             for _ in range(self.generator_steps):
@@ -82,22 +83,3 @@ class FedKFServer(FedKF):
 
     def samples(self, client: Client, down: Payload) -> Samples:
         return FrozenGenerator(client, down["generator"])
-
-
-class FrozenGenerator(Samples):
-    """Draws from a generator that came down and does not learn here."""
-
-    def __init__(self, client: Client, weights: Weights) -> None:
-        super().__init__(client)
-        task = client.task
-        # Batches are normalised by their own statistics, as when it was trained.
-        self.generator = task.load("generator", weights).train()
-        self.random = client.random("generator noise")
-        self.size, self.device = (self.count, task.noise), task.device
-        self.dtype = next(self.generator.parameters()).dtype
-
-    def draw(self) -> Tensor:
-        noise = torch.randn(self.size, generator=self.random)
-        with torch.no_grad():
-            samples: Tensor = self.generator(noise.to(self.device, self.dtype))
-        return samples

@@ -14,7 +14,7 @@ from fedkf.core.codec import Codec
 from fedkf.core.errors import UserError, disk_error
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream, Streams
-from fedkf.core.samples import Samples, TrainedGenerator
+from fedkf.core.samples import Samples, Sampling
 from fedkf.core.task import Task, Training, copy_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,10 @@ class Client:
     def upload(self, **groups: dict[str, Any]) -> Payload:
         """The upload after training: the local model's weights, mean losses, and `groups`."""
         losses = {name: float(total) / self._logged[name] for name, total in self._losses.items()}
-        return Payload(weights=copy_of(self.model), monitoring=losses, **groups)
+        upload = Payload().add("weights", copy_of(self.model), base="weights")
+        for name, values in {"monitoring": losses, **groups}.items():
+            upload.add(name, values)
+        return upload
 
     # -- distillation ---------------------------------------------------------------------------
 
@@ -129,7 +132,7 @@ class Client:
 
     def samples(self) -> Samples:
         """Where the inputs of distillation come from; continues from this client's state."""
-        return (self.task.make_samples or TrainedGenerator)(self)
+        return self.task.part(Sampling).source(self)
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -11,63 +11,53 @@ from fedkf.core.payload import Payload, Weights
 
 SCALE = "scale:"
 BITS = {"delta8": 8, "delta4": 4}
-Change = Callable[[Weights, Weights, int], Weights]
+Change = Callable[[Weights, Weights, str], Weights]
 
 
 @dataclass(frozen=True)
 class Codec:
-    """What is sent instead of full weights.
+    """What is sent instead of full weights, for groups whose sender declares a base.
 
-    Down, `delta8` and `delta4` send every further model, a group whose name begins with `teacher`,
-    as a difference from the first, quantised to 8 or 4 bits with a scale per tensor. Up, `half`
-    sends float16 and `delta8` the difference from the model that came down. Only matrices and
-    kernels are quantised: biases and the statistics of normalisations are small, and sensitive.
+    Down, `delta8` and `delta4` send the difference from the base, another model of the message,
+    quantised to 8 or 4 bits with a scale per tensor. Up, `half` sends float16 and `delta8` the
+    difference from the base that came down. Only matrices and kernels are quantised: biases and
+    the statistics of normalisations are small, and sensitive.
     """
 
     downlink: str = "full"
     uplink: str = "full"
 
     def encode_down(self, down: Payload) -> Payload:
-        return self._teachers(down, quantise)
+        return change(down, down, self.downlink, encode)
 
     def decode_down(self, wire: Payload) -> Payload:
-        return self._teachers(wire, restore)
+        return change(wire, wire, self.downlink, decode)
 
     def encode_up(self, upload: Payload, down: Payload) -> Payload:
-        if self.uplink == "full" or "weights" not in upload:
-            return upload
-        if self.uplink == "half":
-            return upload.replace(weights=half(upload["weights"]))
-        return upload.replace(weights=quantise(upload["weights"], down["weights"], 8))
+        return change(upload, down, self.uplink, encode)
 
     def decode_up(self, wire: Payload, down: Payload) -> Payload:
-        if self.uplink == "full" or "weights" not in wire:
-            return wire
-        if self.uplink == "half":
-            wanted = down["weights"]
-            full = {
-                name: t.to(wanted[name].dtype) if name in wanted else t
-                for name, t in wire["weights"].items()
-            }
-            return wire.replace(weights=full)
-        return wire.replace(weights=restore(wire["weights"], down["weights"], 8))
-
-    def _teachers(self, payload: Payload, change: Change) -> Payload:
-        """Change every further model relative to the first."""
-        if self.downlink == "full" or "weights" not in payload:
-            return payload
-        base, bits = payload["weights"], BITS[self.downlink]
-        changed = {
-            group: change(payload[group], base, bits)
-            for group in payload
-            if group.startswith("teacher") and shaped_alike(payload[group], base)
-        }
-        return payload.replace(**changed)
+        return change(wire, down, self.uplink, decode)
 
 
-def shaped_alike(group: Weights, base: Weights) -> bool:
-    """Whether a group holds the tensors of the base (encoded or not), and not those of another."""
-    return {name for name in group if not name.startswith(SCALE)} == set(base)
+def change(payload: Payload, bases: Payload, form: str, how: Change) -> Payload:
+    """Encode or decode the groups that have a base, which is found in `bases`."""
+    if form == "full":
+        return payload
+    groups = payload.bases.items()
+    return payload.replace(
+        **{group: how(payload[group], bases[base], form) for group, base in groups}
+    )
+
+
+def encode(weights: Weights, base: Weights, form: str) -> Weights:
+    return half(weights) if form == "half" else quantise(weights, base, BITS[form])
+
+
+def decode(wire: Weights, base: Weights, form: str) -> Weights:
+    if form != "half":
+        return restore(wire, base, BITS[form])
+    return {n: t.to(base[n].dtype) if n in base else t for n, t in wire.items()}
 
 
 def half(weights: Weights) -> Weights:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import torch
 
 if TYPE_CHECKING:
+    from torch import nn
     from torch.optim import Optimizer
 
     from fedkf.core.payload import Weights
 
 
-def memory_of(optimizer: Optimizer) -> Weights:
-    """What the optimizer remembers of each parameter, by the parameter's number and the name."""
-    state = optimizer.state_dict()["state"]
+def memory_of(optimizer: Optimizer, module: nn.Module) -> Weights:
+    """What the optimizer remembers of each of the module's parameters, as `entry:parameter`."""
     return {
-        f"{number}:{name}": tensor.detach().cpu().clone()
-        for number, memory in state.items()
-        for name, tensor in memory.items()
+        f"{entry}:{name}": value.detach().cpu()
+        for name, parameter in module.named_parameters()
+        for entry, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def remember(optimizer: Optimizer, memory: Weights) -> None:
+def remember(optimizer: Optimizer, module: nn.Module, memory: Weights) -> None:
     """Go on from what `memory_of` gave; nothing is remembered where that is empty."""
-    state: dict[int, dict[str, Any]] = {}
-    for key, tensor in memory.items():
-        number, _, name = key.partition(":")
-        state.setdefault(int(number), {})[name] = tensor
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    parameters = dict(module.named_parameters())
+    for key, value in memory.items():
+        entry, _, name = key.partition(":")
+        if entry.isdecimal():  # an older checkpoint: the parameter's number, then the entry
+            entry, name = name, list(parameters)[int(entry)]
+        parameter = parameters[name]
+        # A memory lies as its parameter does: fused optimizers walk through both side by side.
+        like = value.to(parameter.device) if entry == "step" else parameter
+        optimizer.state[parameter][entry] = torch.empty_like(like).copy_(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,19 +57,32 @@ class Payload:
         self.tensors: dict[str, Weights] = {}
         self.numbers: dict[str, dict[str, Number]] = {}
         self.kinds: dict[str, str] = {}
+        self.bases: dict[str, str] = {}
         for name, values in groups.items():
             self.add(name, values)
 
     def add(
-        self, group: str, values: Mapping[str, Tensor | Number], kind: str | None = None
+        self,
+        group: str,
+        values: Mapping[str, Tensor | Number],
+        kind: str | None = None,
+        base: str | None = None,
     ) -> Payload:
-        """Add a group, or replace the one of that name; returns the payload itself."""
+        """Add a group, or replace the one of that name; returns the payload itself.
+
+        `base` names a model that this one is near, so that a codec may send the difference: a
+        group of the same message on the way down, of what came down on the way up. It is itself
+        sent in full.
+        """
         if "/" in group:
             raise ValueError(f"a group's name has no slash: {group!r}")
         if kind is not None and kind != PRIVATE and kind not in KINDS:
             raise ValueError(f"no kind of payload {kind!r}; {nearest(kind, KINDS)}")
         self.kinds[group] = kind or (group if group in KINDS else PRIVATE)
         self.numbers[group], self.tensors[group] = {}, {}
+        self.bases.pop(group, None)
+        if base is not None:
+            self.bases[group] = base
         for name, value in values.items():
             if isinstance(value, int | float):
                 self.numbers[group][name] = value
@@ -93,11 +106,19 @@ class Payload:
 
     def replace(self, **groups: Mapping[str, Tensor | Number]) -> Payload:
         """A payload with the same groups but for those given; tensors are shared, not copied."""
+        new = self.of_kinds(self.kinds.values())
+        for name, values in groups.items():
+            new.add(name, values, self.kinds.get(name), self.bases.get(name))
+        return new
+
+    def of_kinds(self, kinds: Container[str]) -> Payload:
+        """A payload with the groups of these kinds only."""
         new = Payload()
         for name, kind in self.kinds.items():
-            new.add(name, {**self.tensors[name], **self.numbers[name]}, kind)
-        for name, values in groups.items():
-            new.add(name, values, self.kinds.get(name))
+            if kind in kinds:
+                new.add(
+                    name, {**self.tensors[name], **self.numbers[name]}, kind, self.bases.get(name)
+                )
         return new
 
     def nbytes(self) -> dict[str, int]:
@@ -121,8 +142,10 @@ class Payload:
                 flat[f"{group}/{name}"] = value.clone() if storage in storages else value
                 storages.add(storage)
         # One metadata key only: with more, safetensors orders them differently from run to run.
-        header = json.dumps({"kinds": self.kinds, "numbers": self.numbers}, sort_keys=True)
-        return flat, {"fedkf": header}
+        header = {"kinds": self.kinds, "numbers": self.numbers}
+        if self.bases:
+            header["bases"] = self.bases
+        return flat, {"fedkf": json.dumps(header, sort_keys=True)}
 
     def to_bytes(self) -> bytes:
         from safetensors.torch import save
@@ -156,9 +179,9 @@ class Payload:
     @classmethod
     def _build(cls, flat: Weights, metadata: Mapping[str, str]) -> Payload:
         header = json.loads(metadata["fedkf"])
-        payload = cls()
+        payload, bases = cls(), header.get("bases", {})
         for group, kind in header["kinds"].items():
-            payload.add(group, header["numbers"][group], str(kind))
+            payload.add(group, header["numbers"][group], str(kind), bases.get(group))
         for key, tensor in flat.items():
             group, _, name = key.partition("/")
             payload.tensors[group][name] = tensor

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import torch
-
-from fedkf.core.payload import Payload, Weights
-from fedkf.core.task import copy_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fedkf.core.client import Client
+    from fedkf.core.payload import Payload
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The part of a task that says who makes samples, how many at a time and for how many steps."""
+
+    source: Callable[[Client], Samples]
+    batch_size: int | None = None  # that of the data where it is None
+    reuse: int = 1
 
 
 class Samples:
@@ -26,9 +33,9 @@ class Samples:
     reuse = 1
 
     def __init__(self, client: Client) -> None:
-        task = client.task
-        self.count = task.generated_batch or task.training.batch_size
-        self.reuse = task.reuse
+        settings = client.task.part(Sampling)
+        self.count = settings.batch_size or client.task.training.batch_size
+        self.reuse = settings.reuse
 
     def draw(self) -> Tensor:
         """A batch of inputs, normalised as the data is."""
@@ -40,55 +47,3 @@ class Samples:
     def state(self) -> Payload | None:
         """What to keep for this client; private, it never leaves the client."""
         return None
-
-
-class TrainedGenerator(Samples):
-    """The paper's source: a generator of the client's own, trained with Adam round after round.
-
-    With `generator.every` above 1 it learns from every so many-th batch only.
-    """
-
-    def __init__(self, client: Client) -> None:
-        super().__init__(client)
-        task, kept = client.task, client.state
-        weights = kept["generator"] if kept else task.initial_generator
-        self.generator = task.load("generator", weights).train()
-        self.parameters = dict(self.generator.named_parameters())
-        self.optimizer = torch.optim.Adam(
-            self.parameters.values(), lr=task.generator_lr, fused=True
-        )
-        if kept:
-            self._restore(kept["adam"])
-        self.random = client.random("generator noise")
-        self.size = (self.count, task.noise)
-        self.every, self.drawn = task.generator_every, 0
-        self.device, self.dtype = task.device, next(iter(self.parameters.values())).dtype
-
-    def draw(self) -> Tensor:
-        noise = torch.randn(self.size, generator=self.random)
-        to_learn = torch.is_grad_enabled()
-        with torch.set_grad_enabled(to_learn and self.drawn % self.every == 0):
-            samples: Tensor = self.generator(noise.to(self.device, self.dtype))
-        self.drawn += to_learn
-        return samples
-
-    def learn(self, loss: Tensor) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        # Only the generator: no gradient is formed for the weights of the models that judged it.
-        loss.backward(inputs=list(self.parameters.values()))
-        self.optimizer.step()
-
-    def state(self) -> Payload:
-        adam: Weights = {}
-        for name, parameter in self.parameters.items():
-            for key, value in self.optimizer.state[parameter].items():
-                adam[f"{key}:{name}"] = value.detach().cpu()
-        return Payload(generator=copy_of(self.generator), adam=adam)
-
-    def _restore(self, adam: Weights) -> None:
-        for key, value in adam.items():
-            field, _, name = key.partition(":")
-            parameter = self.parameters[name]
-            like = value.to(parameter.device) if field == "step" else parameter
-            place = torch.empty_like(like)
-            self.optimizer.state[parameter][field] = place.copy_(value)

@@ -1,11 +1,11 @@
-"""Task: what is learned (model, generator, loss) and how a client trains, the same for everyone."""
+"""Task: what is learned (model and loss) and how a client trains, the same for everyone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -14,9 +14,9 @@ from fedkf.core.random import GlobalStream, Streams
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from fedkf.core.client import Client
     from fedkf.core.payload import Weights
-    from fedkf.core.samples import Samples
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -33,35 +33,39 @@ class Training:
 
 @dataclass
 class Task:
-    """The learning task. One resident model per role and process; every client reuses it."""
+    """The learning task. One resident model per role and process; every client reuses it.
+
+    `parts` are what only a kind of algorithm needs, such as settings of generators: objects of any
+    type, each found by its type. `on_resident` is told of every resident module, with its role.
+    """
 
     make_model: Callable[[], nn.Module]
     shape: tuple[int, ...]
     classes: int
     training: Training
     streams: Streams
-    make_generator: Callable[[], nn.Module] | None = None
-    noise: int = 100
-    generator_lr: float = 0.001
-    generated_batch: int | None = None  # B where it is None
-    generator_every: int = 1
-    reuse: int = 1
-    make_samples: Callable[[Client], Samples] | None = None
     mean: Sequence[float] = (0.0,)
     std: Sequence[float] = (1.0,)
     device: str = "cpu"
     channels_last: bool = False
-    _residents: dict[str, nn.Module] = field(default_factory=dict, repr=False)
+    parts: Sequence[object] = ()
+    on_resident: Callable[[nn.Module, str], None] | None = None
+    _residents: dict[str, nn.Module] = field(default_factory=dict, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_residents": {}}  # another process makes its own
+
+    def part(self, kind: type[Part]) -> Part:
+        """The part of that type."""
+        for part in self.parts:
+            if isinstance(part, kind):
+                return part
+        raise ValueError(f"this task has no {kind.__name__}")
 
     @cached_property
     def initial_weights(self) -> Weights:
         """w⁰, drawn from the run's seed; a resumed run sets the one it began with."""
         return self.initial("model", self.make_model)
-
-    @cached_property
-    def initial_generator(self) -> Weights:
-        """θ, the generators' common start (Algorithm 1, line 2), drawn from the run's seed."""
-        return self.initial("generator", self._generator_factory())
 
     @property
     def layout(self) -> torch.memory_format:
@@ -73,34 +77,31 @@ class Task:
         """The names of what is learned; the other tensors of a model are buffers."""
         return [name for name, _ in self.resident("student").named_parameters()]
 
-    def _generator_factory(self) -> Callable[[], nn.Module]:
-        if self.make_generator is None:
-            raise ValueError("this task has no generator")
-        return self.make_generator
-
     def initial(self, purpose: str, make: Callable[[], nn.Module]) -> Weights:
         """The first weights of a module, drawn from the run's seed: the same in any process."""
         with GlobalStream(self.streams.integer(purpose), "cpu").active():
             return copy_of(make())
 
     def resident(self, role: str, make: Callable[[], nn.Module] | None = None) -> nn.Module:
-        """This process's module for `role`: "student", "teacher", "generator" or another.
+        """This process's module for `role`: "student", "teacher" or another.
 
-        Without a factory of its own, any role but "generator" has a model.
+        It is a model, or what `make` builds for a role that is none.
         """
         if role not in self._residents:
-            if make is None:
-                make = self._generator_factory() if role == "generator" else self.make_model
             # Its first weights are overwritten; drawing them must not move the caller's randomness.
             with GlobalStream(0, "cpu").active():
-                module = make().to(self.device)
+                module = (make or self.make_model)().to(self.device)
                 layout = getattr(module, "preferred_format", self.layout)  # a model may know better
                 self._residents[role] = module.to(memory_format=layout)  # type: ignore[call-overload]
+            if self.on_resident is not None:
+                self.on_resident(self._residents[role], role)
         return self._residents[role]
 
-    def load(self, role: str, weights: Weights) -> nn.Module:
+    def load(
+        self, role: str, weights: Weights, make: Callable[[], nn.Module] | None = None
+    ) -> nn.Module:
         """The resident module for `role`, with these weights and no gradients."""
-        module = self.resident(role)
+        module = self.resident(role, make)
         module.load_state_dict(weights)
         module.zero_grad(set_to_none=True)
         return module

@@ -167,11 +167,8 @@ def make_app(host: ClientHost, data: FederatedData, threads: int) -> ClientApp:
     """A ClientApp that holds only a reference: what it needs lies in Ray's object store."""
     import ray
 
-    task = host.task
-    residents, task._residents = task._residents, {}
-    parts = (host.algorithm, task, host.states.folder, data, host.codec, threads)
+    parts = (host.algorithm, host.task, host.states.folder, data, host.codec, threads)
     reference = ray.put(parts)
-    task._residents = residents
 
     def serve(message: Message, context: Context) -> Message:
         return respond(reference, message)

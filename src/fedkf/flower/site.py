@@ -260,8 +260,4 @@ class Host:
         allowed = {*ALWAYS_DISCLOSED, *self.site.share}
         if call.step != "evaluate" and "losses" not in self.site.share:
             allowed.discard("monitoring")
-        kept = Payload()
-        for group, kind in upload.kinds.items():
-            if kind in allowed:
-                kept.add(group, {**upload[group], **upload.numbers[group]}, kind)
-        return kept
+        return upload.of_kinds(allowed)

@@ -23,12 +23,6 @@ GENERATORS = {
     "dcgan": "fedkf.models.generator:DCGAN",
     "mlp": "fedkf.models.mlp:VectorGenerator",
 }
-SAMPLES = {
-    "trained": "fedkf.core.samples:TrainedGenerator",
-    "noise": "fedkf.models.samples:Noise",
-    "field": "fedkf.models.samples:Field",
-    "warp": "fedkf.models.samples:Warp",
-}
 FOR_IMAGES = ("lenet5", "resnet8", "released", "dcgan")
 
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fedkf.algorithms.fedkf import FedKF, judge, kl_loss
+from fedkf.algorithms.fedkf import FedKF
 from fedkf.core.algorithm import correct
 from fedkf.core.client import Client, ClientData
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.random import GlobalStream
-from fedkf.core.samples import TrainedGenerator
 from fedkf.core.task import Task, copy_of
 from fedkf.data.federated import FederatedData
-from fedkf.models.samples import Drawing, Noise
+from fedkf.distillation.generators import TrainedGenerator
+from fedkf.distillation.losses import judge, kl_loss
+from fedkf.distillation.samples import Drawing, Noise
 from fedkf.runs.config import resolve
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import load_source, make_data, make_task, settle

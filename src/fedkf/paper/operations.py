@@ -105,17 +105,6 @@ def count(counts: dict[str, float], name: str, samples: float) -> None:
     counts[name] = counts.get(name, 0) + samples
 
 
-class Watched(dict[str, "nn.Module"]):
-    """Resident modules, each watched from the start, whatever roles an algorithm has."""
-
-    def __init__(self, passes: Passes) -> None:
-        self.passes = passes
-
-    def __setitem__(self, role: str, module: nn.Module) -> None:
-        self.passes.watch(module, role)
-        super().__setitem__(role, module)
-
-
 class Counting:
     """The algorithm as the clients' side sees it: the same, with its passes counted."""
 
@@ -214,21 +203,22 @@ def tiny_task(passes: Passes) -> Task:
     from functools import partial
 
     from fedkf.core.random import Streams
+    from fedkf.core.samples import Sampling
     from fedkf.core.task import Task, Training
+    from fedkf.distillation.generators import Generation, TrainedGenerator
     from fedkf.models.generator import ReleasedGenerator
     from fedkf.models.lenet import LeNet5
 
-    task = Task(
+    make = partial(ReleasedGenerator, SHAPE, NOISE, 128, [0.5], [0.5])
+    return Task(
         partial(LeNet5, SHAPE, CLASSES),
         SHAPE,
         CLASSES,
         Training(local_epochs=1, batch_size=BATCH),
         Streams(0),
-        make_generator=partial(ReleasedGenerator, SHAPE, NOISE, 128, [0.5], [0.5]),
-        noise=NOISE,
+        parts=[Sampling(TrainedGenerator), Generation(make, NOISE)],
+        on_resident=passes.watch,
     )
-    task._residents = Watched(passes)
-    return task
 
 
 def tiny_data() -> ClientData:

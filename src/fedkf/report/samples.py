@@ -146,7 +146,8 @@ def generate(trained: Trained) -> tuple[Tensor, Tensor]:
     """Images in [0, 1] from a new generator, and what the model says about them."""
     import torch
 
-    from fedkf.algorithms.fedkf import FedKF, judge
+    from fedkf.algorithms.fedkf import FedKF
+    from fedkf.distillation.losses import judge
     from fedkf.models.generator import ReleasedGenerator
 
     about = trained.about

@@ -141,11 +141,12 @@ def _with_algorithm(
 ) -> Config:
     """The configuration with every hyperparameter of its algorithm spelled out and checked."""
     from fedkf import algorithms, models
+    from fedkf.distillation import SAMPLES
     from fedkf.runs.trackers import check_tracker
 
     models.check_name("model.name", config.model.name, models.MODELS)
     models.check_name("generator.name", config.generator.name, models.GENERATORS)
-    models.check_name("generator.samples", config.generator.samples, models.SAMPLES)
+    models.check_name("generator.samples", config.generator.samples, SAMPLES)
     check_tracker(config.output.log)
     kind = algorithm or algorithms.get(config.algorithm.name)
     options = {k: v for k, v in given.items() if k != "name"}

@@ -22,11 +22,14 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
 from fedkf.core.normalisation import normalise
 from fedkf.core.random import GlobalStream, Streams
+from fedkf.core.samples import Sampling
 from fedkf.core.task import Task, Training
 from fedkf.data import proxy, sources
 from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.partition import Division, partition
 from fedkf.data.source import Say, Source, limit_per_class, named
+from fedkf.distillation import SAMPLES
+from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
 from fedkf.runs.schema import FIDELITY_PARTITION, Config
 
@@ -218,16 +221,8 @@ def make_task(
         steps = max(1, samples // (len(data.sizes) * settings.batch_size))
     elif isinstance(settings.steps, int):
         steps = settings.steps
-    offered = {
-        "shape": data.shape,
-        "noise": generator.noise,
-        "width": generator.width,
-        "mean": config.data.mean,
-        "std": config.data.std,
-    }
-    make_generator = given.generator or models.find(
-        "generator.name", generator.name, models.GENERATORS
-    )
+    source = models.find("generator.samples", generator.samples, SAMPLES)
+    generation = make_generation(config, data.shape, given.generator)
     task = Task(
         make_model=model_factory(config, data.shape, data.classes, given.model),
         shape=data.shape,
@@ -241,35 +236,46 @@ def make_task(
             weight_decay=settings.weight_decay,
         ),
         streams=Streams(settings.seed),
-        make_generator=partial(models.build, "generator.name", make_generator, offered),
-        noise=generator.noise,
-        generator_lr=generator.lr,
-        generated_batch=generator.batch_size,
-        generator_every=generator.every,
-        reuse=generator.reuse,
-        make_samples=models.find("generator.samples", generator.samples, models.SAMPLES),
+        parts=[Sampling(source, generator.batch_size, generator.reuse), generation],
         mean=config.data.mean or (0.0,),
         std=config.data.std or (1.0,),
         device=config.engine.device,
         channels_last=len(data.shape) == 3 and config.engine.threads == 1,
     )
-    if generator.start is not None:
-        task.initial_generator = read_generator(generator.start, task)
     with GlobalStream(0, "cpu").active():
         features = algorithm.uses_generator or algorithm.uses_features
         check_model(task.make_model(), data.shape, data.classes, features)
-        if algorithm.uses_generator and task.make_generator is not None:
-            check_generator(task.make_generator(), generator.noise, data.shape)
+        if algorithm.uses_generator:
+            check_generator(generation.make(), generator.noise, data.shape)
     return task
 
 
-def read_generator(path: str, task: Task) -> Weights:
+def make_generation(
+    config: Config, shape: tuple[int, ...], factory: Callable[..., nn.Module] | None = None
+) -> Generation:
+    """How the configuration's generators, or those of a factory given instead, are made."""
+    settings = config.generator
+    found = factory or models.find("generator.name", settings.name, models.GENERATORS)
+    offered = {
+        "shape": shape,
+        "noise": settings.noise,
+        "width": settings.width,
+        "mean": config.data.mean,
+        "std": config.data.std,
+    }
+    make = partial(models.build, "generator.name", found, offered)
+    start = None if settings.start is None else read_generator(settings.start, make)
+    return Generation(make, settings.noise, settings.lr, settings.every, start)
+
+
+def read_generator(path: str, make: Callable[[], nn.Module]) -> Weights:
     """A generator's weights from a file, which must fit the configuration's generator."""
     try:
         weights = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"generator.start: {path} cannot be read: {error}") from None
-    shapes = {name: tensor.shape for name, tensor in task.initial_generator.items()}
+    with GlobalStream(0, "cpu").active():
+        shapes = {name: tensor.shape for name, tensor in make().state_dict().items()}
     for name in sorted(shapes.keys() | weights.keys()):
         have = list(weights[name].shape) if name in weights else "nothing"
         want = list(shapes[name]) if name in shapes else "nothing"

@@ -16,7 +16,9 @@ import fedkf
 from fedkf import models
 from fedkf.core.client import Client
 from fedkf.core.errors import UserError
-from fedkf.core.samples import Samples, TrainedGenerator
+from fedkf.core.samples import Samples
+from fedkf.distillation import SAMPLES
+from fedkf.distillation.generators import TrainedGenerator
 from fedkf.models.generator import ReleasedGenerator
 from fedkf.runs.config import resolve
 from fedkf.runs.schema import GENERATOR_PRESETS
@@ -47,7 +49,7 @@ def test_images_are_normalised_as_the_data_is(
     settings: Settings, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[torch.Tensor] = []
-    kind = models.find("generator.samples", source, models.SAMPLES)
+    kind = models.find("generator.samples", source, SAMPLES)
 
     class Spy(kind):  # type: ignore[misc, valid-type]
         def draw(self) -> torch.Tensor:
