@@ -126,7 +126,7 @@ def figure(records: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    from fedkf.report.figures import save
+    from fedkf.charts.matplotlib_backend import save
 
     cost = costs(records)
     found = {n: v for n, v in scores(records).items() if n in cost and not re.search(VARIANT, n)}
@@ -142,7 +142,7 @@ def figure(records: Path) -> None:
         axis.grid(alpha=0.3)
     drawn.supxlabel("cost of a step, in steps of FedAvg")
     drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
-    save(drawn, records / "frontier.png")
+    save(drawn, records / "frontier.png", dpi=110)
 
 
 def main() -> None:

@@ -99,6 +99,8 @@ class Metric:
     """What it says, in a few words that follow "the"."""
     function: Callable[..., float]
     """Takes the clients' accuracies and, if `weighted`, their test sizes."""
+    hint: str = ""
+    """A word or two for below its label at the head of a column."""
     higher_is_better: bool = True
     weighted: bool = False
     percent: bool = True
@@ -137,26 +139,34 @@ def register(metric: Metric) -> Metric:
     return metric
 
 
-register(Metric("amp", "AMP", "mean accuracy, clients weighted by test size", amp, weighted=True))
+register(
+    Metric(
+        "amp", "AMP", "mean accuracy, clients weighted by test size", amp, "average", weighted=True
+    )
+)
 register(
     Metric(
         "fm",
         "FM",
         "variance of accuracy between clients",
         fm,
+        "variance",
         higher_is_better=False,
         percent=False,
         digits=4,
     )
 )
-register(Metric("wlp", "WLP", "accuracy of the worst client", wlp))
-register(Metric("worst10", "Worst 10 %", "mean accuracy of the worst tenth of clients", worst10))
+register(Metric("wlp", "WLP", "accuracy of the worst client", wlp, "worst site"))
+register(
+    Metric("worst10", "Worst 10 %", "mean accuracy of the worst tenth of clients", worst10, "mean")
+)
 register(
     Metric(
         "gini",
         "Gini",
         "Gini coefficient of accuracy over clients",
         gini,
+        "inequality",
         higher_is_better=False,
         percent=False,
         digits=3,

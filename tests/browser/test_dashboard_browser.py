@@ -13,6 +13,8 @@ from browsers import Ear
 from dashboards import dashboard
 from folders import append, finish, record, set_status, write_run
 
+from fedkf.metrics import METRICS
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -41,13 +43,13 @@ def test_a_run_appears_grows_ends_and_goes_without_reloading(
         assert cell(page, "mine", 4) == "running"
         assert cell(page, "mine", 7).replace("\N{NO-BREAK SPACE}", " ") == "75.0 %"
         curves = page.locator('figure[data-kind="curves"]')
-        curves.locator(".point").nth(2).wait_for()
-        assert curves.locator(".point").count() == 3  # AMP, FM and WLP of one round
+        curves.locator(".point").nth(len(METRICS) - 1).wait_for()
+        assert curves.locator(".point").count() == len(METRICS)  # of one round
         page.get_by_text("Active now: site 0.").wait_for()
         refused = [{"client": 1, "reason": "not a number <b>"}]
         append(run, record(2, {"oca": [0.7, 0.9]}, refused=refused))
         wait(page, "mine", "2/3")
-        curves.locator(".point").nth(5).wait_for()
+        curves.locator(".point").nth(2 * len(METRICS) - 1).wait_for()
         page.get_by_text("site 1, 1 times: not a number <b>").wait_for()
         append(run, record(3, {"oca": [0.8, 0.9]}))
         finish(run)
@@ -91,6 +93,21 @@ def test_runs_are_found_sorted_selected_and_reported(page: Page, ear: Ear, tmp_p
         assert [row.get_attribute("data-folder") for row in rows.all()] == ["low", "high"]
         report.close()
     assert ear.errors == []
+
+
+def test_a_phone_shows_the_papers_metrics_without_scrolling(page: Page, tmp_path: Path) -> None:
+    finish(write_run(tmp_path / "a-run-with-a-rather-long-name", [[0.123, 0.987]], rounds=100))
+    page.set_viewport_size({"width": 360, "height": 800})
+    with dashboard(tmp_path) as server:
+        page.goto(server.url)
+        row = page.locator("#runs tbody tr").first
+        row.wait_for()
+        shown = {
+            number: row.locator(f":nth-child({number})").bounding_box() for number in (7, 8, 9)
+        }
+        for box in shown.values():
+            assert box is not None
+            assert box["x"] + box["width"] <= 360
 
 
 def test_a_run_named_like_a_script_does_no_harm(page: Page, ear: Ear, tmp_path: Path) -> None:

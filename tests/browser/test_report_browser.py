@@ -12,6 +12,7 @@ import pytest
 from browsers import Ear
 from folders import write_run
 
+from fedkf.metrics import METRICS
 from fedkf.report.page import build
 from fedkf.report.runs import read_runs
 
@@ -66,7 +67,7 @@ def test_a_series_can_be_hidden_and_shown_with_the_keyboard(page: Page, report: 
     button.focus()
     page.keyboard.press("Enter")
     assert button.get_attribute("aria-pressed") == "false"
-    assert lines.count() == before - 3  # in each of AMP, FM and WLP
+    assert lines.count() == before - len(METRICS)  # in the chart of each
     page.keyboard.press("Enter")
     assert lines.count() == before
 
@@ -101,6 +102,16 @@ def test_it_fits_any_width(page: Page, report: Path, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     open_report(page, report)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_phone_shows_the_papers_metrics_without_scrolling(page: Page, report: Path) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    open_report(page, report)
+    for metric in ("amp", "fm", "wlp"):
+        for cell in page.locator(f'#comparison [data-metric="{metric}"]').all():
+            box = cell.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= 360
 
 
 def lightness(page: Page, selector: str, property: str) -> float:

@@ -94,8 +94,8 @@ try:
     main()
 except SystemExit:
     pass
-from fedkf.report import server
-server.full_report(server.Watch(__import__("pathlib").Path({folder!r})), ["run"])
+from fedkf.report import dashboard
+dashboard.full_report(dashboard.Listing(__import__("pathlib").Path({folder!r})), ["run"])
 print(type(sys.modules["torch"]).__name__)
 """
     for arguments in (

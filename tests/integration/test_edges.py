@@ -12,7 +12,7 @@ from rich.console import Console
 import fedkf
 from fedkf.cli.tables import results_table
 from fedkf.report.runs import read_run
-from fedkf.report.words import samples_of_sites
+from fedkf.report.sentences import samples_of_sites
 
 
 @pytest.mark.parametrize("fidelity", ["text", "released"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedkf.paper import analyses
+from fedkf.paper import analyses, speed
 from fedkf.paper.scales import choose
 from fedkf.runs.collect import Group
 from fedkf.runs.config import read, resolve
@@ -32,11 +32,15 @@ def run(
     path.mkdir(parents=True)
     records: list[dict[str, Any]] = []
     for k, (a, o) in enumerate(zip(aca, oca or aca, strict=True)):
-        scores = {r: {"amp": v, "fm": 0.01, "wlp": v / 2} for r, v in (("aca", a), ("oca", o))}
+        scores = {
+            r: {"amp": v, "fm": 0.01, "wlp": v / 2, "clients": [0, 1], "accuracy": [v / 2, v]}
+            for r, v in (("aca", a), ("oca", o))
+        }
         record = {"round": k + 1, "readouts": scores, "bytes": {"down": 3_000_000, "up": 1_000_000}}
         records.append({**record, "losses": {"drift": drift[k]} if drift else {}})
     (path / "rounds.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     summary = {
+        "algorithm": name,
         "seed": seed,
         "rounds": len(aca),
         "readouts": records[-1]["readouts"],
@@ -64,7 +68,7 @@ def test_rounds_to_target_are_found_seed_by_seed(tmp_path: Path) -> None:
             run(tmp_path, "fedkf", [0.4, 0.5, 0.6, 0.7], [0.1, 0.2, 0.8, 0.9], seed=1),
         ),
     ]
-    (table,) = analyses.rounds_to_target(groups, SCALE)
+    (table,) = speed.rounds_to_target(groups, SCALE)
     assert table.rows["FedAvg (ACA)"][0].values == (3, 4)  # the same rule for FedAvg
     assert table.rows["FedKF (OCA)"][0].values == (4, 3)
     partly = table.rows["FedKF (ACA)"][0]
@@ -78,13 +82,13 @@ def test_a_target_that_is_never_reached_is_more_than_all_rounds(tmp_path: Path) 
         group("fedavg", run(tmp_path, "fedavg", [0.1, 0.9], seconds=5)),
         group("fedprox", run(tmp_path, "fedprox", [0.1, 0.2], seconds=8)),
     ]
-    (rounds,) = analyses.rounds_to_target(groups, SCALE)
+    (rounds,) = speed.rounds_to_target(groups, SCALE)
     assert rounds.rows["FedProx (ACA)"][0].text == "> 2"
     assert rounds.rows["FedProx (ACA)"][1].text == "< 1"
-    (time,) = analyses.time_to_target(groups, SCALE)
+    (time,) = speed.time_to_target(groups, SCALE)
     assert time.rows["FedProx (ACA)"][0].text == "> 8.0"
     assert time.rows["FedAvg (ACA)"][0].values == (5.0,)
-    (data,) = analyses.bytes_to_target(groups, SCALE)
+    (data,) = speed.bytes_to_target(groups, SCALE)
     assert data.rows["FedAvg (ACA)"][0].values == (8.0,)
 
 
@@ -93,7 +97,7 @@ def test_time_leaves_evaluation_out_and_is_told_as_a_ratio(tmp_path: Path) -> No
         group("fedavg", run(tmp_path, "fedavg", [0.1], seconds=4)),
         group("fedkf", run(tmp_path, "fedkf", [0.1], seconds=10)),
     ]
-    (table,) = analyses.time(groups, SCALE)
+    (table,) = speed.time(groups, SCALE)
     assert [cell.values for cell in table.rows["FedKF"]] == [(10.0,), (2.5,)]
     told = table.rows["FedKF"][1].published
     assert told is not None
@@ -105,7 +109,7 @@ def test_robustness_is_the_std_of_changes_over_the_last_half(tmp_path: Path) -> 
     (table,) = analyses.robustness([group("fedkf", steady)], SCALE)
     assert table.rows["FedKF (ACA)"][0].mean == pytest.approx(0.0, abs=1e-12)
     jumpy = run(tmp_path, "fedavg", [0.0, 0.9, 0.0, 0.5, 0.5, 0.7, 0.5, 0.7])
-    assert analyses.wobble(jumpy, "aca", "amp") == pytest.approx(0.2309, abs=1e-4)
+    assert analyses.unsteadiness(jumpy, "aca", "amp") == pytest.approx(0.2309, abs=1e-4)
 
 
 def test_drift_by_halves_and_absent_from_old_records(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedkf.paper.findings import OTHERS, OURS, SOLUTIONS, judge, judge_published, published_scores
-from fedkf.paper.published import ALPHAS, METRICS, Case
+from fedkf.paper.published import ALPHAS, PAPER_METRICS, Case
 
 
 def verdicts(scores: dict[Case, float], data: list[str]) -> dict[str, str]:
@@ -29,7 +29,7 @@ def test_a_table_in_which_fedkf_wins_more_the_harder_it_gets() -> None:
     scores = {}
     for alpha, step in zip(ALPHAS, (0.01, 0.02, 0.03), strict=True):
         for place, solution in enumerate(order):
-            for metric in METRICS:
+            for metric in PAPER_METRICS:
                 value = place * step
                 scores[Case("cifar10", alpha, *solution, metric)] = (
                     1 - value if metric == "fm" else value

@@ -19,7 +19,7 @@ def test_a_finished_run_reads_as_its_summary_says(three_runs: Path) -> None:
     for readout in ("aca", "oca"):
         numbers = run.numbers(readout)
         assert numbers is not None
-        assert numbers.model_dump() == summary["readouts"][readout]
+        assert numbers.values.items() >= summary["readouts"][readout].items()
     assert run.notes == []
     assert [r.round for r in run.rounds] == [1, 2, 3]
 
@@ -66,7 +66,7 @@ def test_a_last_line_that_is_still_being_written_is_no_damage(tmp_path: Path) ->
     ("name", "content"),
     [
         ("summary.json", '{"algorithm": 3}'),
-        ("summary.json", '{"algorithm": "fedavg", "rounds": 1, "readouts": {"oca": {"amp": 7}}}'),
+        ("summary.json", '{"algorithm": "fedavg", "rounds": 1, "readouts": {"oca": {"amp": "7"}}}'),
         ("status.json", '{"round": 1e999}'),
         ("partition.json", "[1, 2"),
         ("ledger.json", '{"training": {"up": {"weights": -1}}}'),

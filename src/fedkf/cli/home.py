@@ -14,13 +14,15 @@ import typer
 from rich.table import Table
 
 from fedkf import algorithms
+from fedkf.charts.matplotlib_backend import draw
 from fedkf.cli.app import err, out
 from fedkf.cli.tables import table
 from fedkf.core.errors import FedkfError, UserError, nearest
+from fedkf.core.records import Partition
 from fedkf.data import describe, sources
 from fedkf.data.federated import FederatedData, as_floats
 from fedkf.data.folder import open_image
-from fedkf.report.figures import bubbles
+from fedkf.report.figures import partition_figure
 from fedkf.runs.evaluation import Group, evaluate
 from fedkf.runs.mixtures import mixtures
 from fedkf.runs.personalize import data_of
@@ -50,8 +52,8 @@ def show_partition(config: Config, folder: Path, as_json: bool) -> None:
         raise UserError(f"--out {folder} is a file, not a folder")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "partition.json").write_text(json.dumps(about, indent=2) + "\n")
-    for ending in ("png", "svg"):
-        bubbles(about, folder / f"partition.{ending}")
+    figures = [folder / f"partition.{ending}" for ending in ("png", "svg")]
+    draw(partition_figure(Partition.read(about)), *figures)
     if as_json:
         typer.echo(json.dumps(about))
         return

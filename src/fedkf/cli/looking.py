@@ -85,8 +85,8 @@ def save(path: Path, content: bytes) -> None:
 def show_figure(
     kind: str, folders: Sequence[Path], formats: Sequence[str], file: Path | None
 ) -> None:
-    from fedkf.report.charts import KINDS
-    from fedkf.report.paper import FORMATS, draw
+    from fedkf.charts.matplotlib_backend import FORMATS, draw
+    from fedkf.report.figures import KINDS, figure
 
     if kind not in KINDS:
         raise UserError(f"no figure {kind!r}; {nearest(kind, KINDS)}")
@@ -98,8 +98,7 @@ def show_figure(
     for ending in formats:
         path = base if base.suffix == f".{ending}" else Path(f"{base}.{ending}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draw(kind, runs, path)
+            draw(figure(kind, runs), path)
         except OSError as error:
             raise FedkfError(f"cannot write {path}: {error.strerror}") from None
         out.print(f"figure: {path}", soft_wrap=True)
@@ -134,7 +133,7 @@ def serve(folder: Path, host: str, port: int) -> None:
 
     import uvicorn
 
-    from fedkf.report.server import create
+    from fedkf.report.dashboard import create
 
     shown = f"[{name}]" if address.version == 6 else name
     query = f"?token={token}" if token else ""

@@ -13,7 +13,7 @@ from fedkf.cli.sweeping import print_tables, raise_failures, refuse_file, run_pl
 from fedkf.cli.tables import table
 from fedkf.core.errors import UserError, nearest
 from fedkf.paper import scales
-from fedkf.paper.reproduce import EXPERIMENTS
+from fedkf.paper.experiments import EXPERIMENTS
 from fedkf.paper.scales import Scale, choose, installed
 from fedkf.paper.tables import write
 from fedkf.runs.collect import gather

@@ -37,6 +37,10 @@ class Numbers:
         """The metric's number, or None where there is none."""
         return self.values.get(metric)
 
+    def completed(self, other: Numbers | None) -> Numbers:
+        """These, and the other's where a metric is not among them."""
+        return Numbers({**other.values, **self.values}) if other else self
+
     @staticmethod
     def read(content: object) -> Numbers:
         return Numbers(read_values(mapping(content)))

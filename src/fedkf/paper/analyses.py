@@ -1,16 +1,16 @@
-"""From finished runs to the paper's tables: performance, speed, robustness, ablation, tuning."""
+"""From finished runs to the paper's tables: performance, ablation, tuning, robustness, drift."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from fedkf.charts.labels import algorithm_label
 from fedkf.paper import published
 from fedkf.paper.grid import ROW, grid_table, label, solution
-from fedkf.paper.published import DATA, METRICS, TITLES, Case, Published, Reached
+from fedkf.paper.published import DATA, PAPER_METRICS, Case, Published
 from fedkf.paper.scales import STANDS_FOR, Scale
 from fedkf.paper.tables import Cell, Column, ResultTable, metric_column
 from fedkf.runs.collect import READOUTS, Group
@@ -38,9 +38,6 @@ def without_config(groups: Sequence[Group]) -> list[Group]:
     return [Group({k: v for k, v in g.point.items() if k != "config"}, g.runs) for g in groups]
 
 
-# -- performance -----------------------------------------------------------------------------------
-
-
 def performance(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     """AMP, FM and WLP of every solution for every α, one table a data set."""
     tables = []
@@ -49,13 +46,13 @@ def performance(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
         beside = told_performance(STANDS_FOR.get(config), alphas)
         title = f"Performance of different solutions on {named(config)}"
         tables.append(
-            grid_table(title, without_config(members), published=beside, notes=[scale.differs()])
+            grid_table(title, without_config(members), PAPER_METRICS, beside, [scale.differs()])
         )
     return tables
 
 
 def told_performance(
-    data: str | None, alphas: Iterator[float] | Mapping[float, Any]
+    data: str | None, alphas: Iterable[float]
 ) -> dict[tuple[str, str, str, str], Published]:
     """The paper's cells by algorithm, readout, column's group and metric; T1's table included."""
     beside: dict[tuple[str, str, str, str], Published] = {}
@@ -77,7 +74,7 @@ def scores(groups: Sequence[Group]) -> dict[Case, float]:
     for group in groups:
         point = group.point
         for readout in READOUTS:
-            for metric in METRICS:
+            for metric in PAPER_METRICS:
                 if values := group.values(readout, metric):
                     case = Case(
                         point["config"], float(point["data.alpha"]), point[ROW], readout, metric
@@ -133,171 +130,19 @@ def tuning(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
                 continue
             rows = {
                 f"{option} = {g.point[f'algorithm.{option}']:g}": [
-                    Cell(g.values("aca", metric)) for metric in METRICS
+                    Cell(g.values("aca", metric)) for metric in PAPER_METRICS
                 ]
                 for g in own
             }
             columns = [
-                metric_column("", m, [v for g in own for v in g.values("aca", m)]) for m in METRICS
+                metric_column("", m, [v for g in own for v in g.values("aca", m)])
+                for m in PAPER_METRICS
             ]
-            title = f"{TITLES[algorithm]}'s {option} on {DATA.get(config, config)}, α = 0.1"
+            title = (
+                f"{algorithm_label(algorithm)}'s {option} on {DATA.get(config, config)}, α = 0.1"
+            )
             tables.append(ResultTable(title, "value", columns, rows, [scale.about]))
     return tables
-
-
-# -- speed -----------------------------------------------------------------------------------------
-
-
-def first_round(run: Finished, readout: str, target: float) -> int | None:
-    """The first evaluated round with AMP at least `target`."""
-    for record in run.rounds:
-        score = (record["readouts"] or {}).get(readout)
-        if score and score["amp"] is not None and score["amp"] >= target:
-            return int(record["round"])
-    return None
-
-
-def seconds(run: Finished) -> float:
-    """Time of training and aggregation; evaluation and checkpoints are apart."""
-    spent: Mapping[str, float] = run.summary["seconds"]
-    return spent["train"] + spent["aggregate"]
-
-
-def sent(run: Finished, rounds: int) -> float:
-    """Megabytes down and up in the first rounds."""
-    return sum(sum(record["bytes"].values()) for record in run.rounds[:rounds]) / 1e6
-
-
-Amount = Callable[[Finished, int], float]
-
-
-def to_target(
-    what: str,
-    groups: Sequence[Group],
-    scale: Scale,
-    amount: Amount,
-    unit: str,
-    digits: int,
-    told: Mapping[tuple[str, str, str], Reached] | None,
-) -> list[ResultTable]:
-    """How much of something each solution needs for the AMP of FedAvg (ACA) after its last round.
-
-    Seed by seed: a solution's run is held against FedAvg's with the same seed.
-    """
-    tables = []
-    for config, members in by_config(groups).items():
-        fedavg = next((g for g in members if g.point[ROW] == "fedavg"), None)
-        targets = {
-            run.summary["seed"]: run.summary["readouts"]["aca"]["amp"]
-            for run in (fedavg.runs if fedavg else ())
-        }
-        rows = {}
-        for group in members:
-            for readout in READOUTS:
-                key = (STANDS_FOR.get(config, ""), group.point[ROW], readout)
-                paper = told.get(key) if told else None
-                needed = reach(group, readout, targets, amount, digits, show_reached(paper, unit))
-                row = rows[solution(group.point[ROW], readout)] = [needed]
-                if told:
-                    row.append(speedup(needed, fedavg, amount, paper))
-        columns = [Column("", what, digits=digits, lower=True, unit=unit, unit_latex=unit)]
-        if told:
-            columns.append(Column("", "speed-up", digits=1, ranked=False))
-        notes = [
-            "To the AMP that FedAvg (ACA) has after its last round, with the same seed; the rule "
-            "is the same for FedAvg, which may have been there before.",
-            scale.differs() if told else scale.about,
-        ]
-        title = f"{what} to FedAvg's AMP on {named(config) if told else DATA.get(config, config)}"
-        tables.append(ResultTable(f"{title}, α = 0.1", "solution", columns, rows, notes))
-    return tables
-
-
-def reach(
-    group: Group,
-    readout: str,
-    targets: Mapping[int, float],
-    amount: Amount,
-    digits: int,
-    beside: str,
-) -> Cell:
-    known = [run for run in group.runs if run.summary["seed"] in targets]
-    found = [(run, first_round(run, readout, targets[run.summary["seed"]])) for run in known]
-    values = tuple(amount(run, rounds) for run, rounds in found if rounds is not None)
-    if not known or len(values) == len(known):
-        return Cell(values, beside=beside)
-    most = statistics.fmean(amount(run, run.summary["rounds"]) for run in known)
-    if not values:
-        return Cell((), text=f"> {most:.{digits}f}", beside=beside)
-    text = f"{statistics.fmean(values):.{digits}f} ({len(values)} of {len(known)} seeds)"
-    return Cell(values, text=text, beside=beside)
-
-
-def speedup(needed: Cell, fedavg: Group | None, amount: Amount, told: Reached | None) -> Cell:
-    """What all rounds of FedAvg cost, over what was needed; "< 1" if it was not reached."""
-    beside = "" if told is None else f"{'' if told.within else '< '}{told.speedup:g}"
-    whole = [amount(run, run.summary["rounds"]) for run in (fedavg.runs if fedavg else ())]
-    if needed.mean is not None and whole:
-        return Cell((statistics.fmean(whole) / needed.mean,), beside=beside)
-    return Cell(text="< 1" if needed.text else None, beside=beside)
-
-
-def show_reached(reached: Reached | None, unit: str) -> str:
-    if reached is None:
-        return ""
-    sign = "" if reached.within else "> "
-    return f"{sign}{reached.amount:g}{f' {unit}' if unit else ''}"
-
-
-def rounds_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
-    told = published.rounds_to_target()
-    return to_target("rounds", groups, scale, lambda run, rounds: rounds, "", 0, told)
-
-
-def time_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
-    """Rounds × time / T."""
-    told = published.time_to_target()
-
-    def spent(run: Finished, rounds: int) -> float:
-        return rounds * seconds(run) / float(run.summary["rounds"])
-
-    return to_target("time", groups, scale, spent, "s", 1, told)
-
-
-def bytes_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
-    return to_target("data sent", groups, scale, sent, "MB", 1, None)
-
-
-def time(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
-    """Seconds of all rounds, one client after the other, and the ratio to FedAvg."""
-    tables = []
-    for config, members in by_config(groups).items():
-        told = {a: s for (d, a), s in published.time().items() if d == STANDS_FOR.get(config)}
-        base = next((g for g in members if g.point[ROW] == "fedavg"), None)
-        reference = statistics.fmean(map(seconds, base.runs)) if base and base.runs else None
-        rows = {}
-        for group in members:
-            name = group.point[ROW]
-            spent = tuple(seconds(run) for run in group.runs)
-            ratio = tuple(s / reference for s in spent) if reference else ()
-            paper = told.get(name)
-            rows[TITLES.get(name, name)] = [
-                Cell(spent, Published(paper, math.nan) if paper else None),
-                Cell(ratio, Published(paper / told["fedavg"], math.nan) if paper else None),
-            ]
-        columns = [
-            Column("", "time", digits=1, lower=True, unit="s", unit_latex="s"),
-            Column("", "ratio to FedAvg", digits=2, ranked=False),
-        ]
-        notes = ["Training and aggregation; evaluation is left out.", scale.differs()]
-        if any(run.config.engine.workers != 0 for g in members for run in g.runs):
-            notes.insert(0, "Some runs trained clients in parallel: their time is not serial.")
-        title = f"Time of all rounds on {named(config)}, α = 0.1"
-        tables.append(ResultTable(title, "solution", columns, rows, notes))
-    return tables
-
-
-# -- steadiness and drift --------------------------------------------------------------------------
 
 
 def robustness(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
@@ -308,16 +153,13 @@ def robustness(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
         for group in members:
             for readout in READOUTS:
                 cells = []
-                for metric in METRICS:
-                    values = [wobble(run, readout, metric) for run in group.runs]
+                for metric in PAPER_METRICS:
+                    values = [unsteadiness(run, readout, metric) for run in group.runs]
                     cells.append(Cell(tuple(v for v in values if v is not None)))
                     shown.setdefault(metric, []).extend(cells[-1].values)
                 rows[solution(group.point[ROW], readout)] = cells
         columns = [
-            Column("", m.upper(), 100, 2, lower=True, unit="%", unit_latex=r"\%")
-            if m != "fm"
-            else metric_column("", m, shown.get(m, []))
-            for m in METRICS
+            replace(metric_column("", m, shown.get(m, [])), lower=True) for m in PAPER_METRICS
         ]
         title = (
             f"Change from round to round (std, last half) on {DATA.get(config, config)}, α = 0.1"
@@ -326,9 +168,11 @@ def robustness(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     return tables
 
 
-def wobble(run: Finished, readout: str, metric: str) -> float | None:
-    scored = [r["readouts"][readout][metric] for r in run.rounds if r["readouts"]]
-    half = scored[len(scored) // 2 :]
+def unsteadiness(run: Finished, readout: str, metric: str) -> float | None:
+    """How much the changes from one evaluation to the next scatter; None for too few of them."""
+    scores = [r.readouts[readout][metric] for r in run.rounds if r.readouts]
+    known = [value for value in scores if value is not None]
+    half = known[len(known) // 2 :]
     steps = [b - a for a, b in itertools.pairwise(half)]
     return statistics.stdev(steps) if len(steps) > 1 else None
 
@@ -348,7 +192,7 @@ def drift(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
                         (statistics.fmean(values[:middle]), statistics.fmean(values[middle:]))
                     )
             columns = zip(*halves, strict=True) if halves else ((), ())
-            rows[TITLES.get(group.point[ROW], group.point[ROW])] = [Cell(tuple(c)) for c in columns]
+            rows[algorithm_label(group.point[ROW])] = [Cell(tuple(c)) for c in columns]
         heads = [
             Column("", f"{half} half of the rounds", lower=True, digits=3)
             for half in ("first", "last")
@@ -361,4 +205,4 @@ def drift(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
 
 def drifts(run: Finished) -> list[float]:
     """Per round; empty for records from before it was recorded."""
-    return [r["losses"]["drift"] for r in run.rounds if "drift" in r["losses"]]
+    return [r.losses["drift"] for r in run.rounds if "drift" in r.losses]

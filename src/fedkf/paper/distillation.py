@@ -11,6 +11,7 @@ from typing import Any
 
 from safetensors.torch import save
 
+from fedkf.charts.chart import Images
 from fedkf.core.payload import write_atomically
 from fedkf.paper import figures, published
 from fedkf.paper.distill import Progress, Settings, distill
@@ -36,7 +37,8 @@ def kept(
             return content, [p for p in map(Path, content["figures"]) if p.exists()]
     outcome = distill(config, settings, progress)
     write_atomically(folder / f"{stem}.safetensors", save(dict(outcome.generator)))
-    drawn = figures.image_rows(outcome.averages, outcome.class_names, folder / "figures" / stem)
+    images = Images(outcome.averages, outcome.class_names)
+    drawn = figures.write(images, folder / "figures" / stem)
     content = {**outcome.numbers(), "asked": asked, "figures": [str(p) for p in drawn]}
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
     return content, drawn

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedkf.metrics import METRICS
 from fedkf.paper import published
-from fedkf.paper.published import DATA, LOWER_IS_BETTER, METRICS, TITLES, Case
+from fedkf.paper.published import COMPARED, DATA, PAPER_METRICS, Case
 from fedkf.paper.scales import STANDS_FOR
 
 Scores = Mapping[Case, float]
@@ -18,7 +19,7 @@ Outcome = bool | None
 """Whether a cell agrees with the finding; None where a number is missing."""
 
 OURS = (("fedkf-", "aca"), ("fedkf-", "oca"), ("fedkf", "aca"), ("fedkf", "oca"))
-OTHERS = tuple((name, "aca") for name in TITLES if not name.startswith("fedkf"))
+OTHERS = tuple((name, "aca") for name in COMPARED if not name.startswith("fedkf"))
 SOLUTIONS = (*OTHERS, *OURS)
 HARD, MIDDLE, EASY = 0.01, 0.1, 1.0
 
@@ -53,14 +54,14 @@ def better(a: float | None, b: float | None, metric: str) -> Outcome:
     """Whether a is better than b; equal is not better."""
     if a is None or b is None:
         return None
-    return a < b if metric in LOWER_IS_BETTER else a > b
+    return a > b if METRICS[metric].higher_is_better else a < b
 
 
 def gain(a: float | None, b: float | None, metric: str) -> float | None:
     """By how much a is better than b."""
     if a is None or b is None:
         return None
-    return b - a if metric in LOWER_IS_BETTER else a - b
+    return a - b if METRICS[metric].higher_is_better else b - a
 
 
 def rank(scores: Scores, data: str, alpha: float, solution: tuple[str, str], metric: str) -> int:
@@ -81,14 +82,14 @@ def f1(scores: Scores, data: Sequence[str]) -> Iterator[Outcome]:
     for name in data:
         champion = ("fedkf-", "oca") if STANDS_FOR.get(name) == "emnist" else ("fedkf", "oca")
         for alpha in (MIDDLE, HARD):
-            for metric in METRICS:
+            for metric in PAPER_METRICS:
                 known = complete(scores, name, alpha, metric)
                 yield rank(scores, name, alpha, champion, metric) == 1 if known else None
 
 
 def f2(scores: Scores, data: Sequence[str]) -> Iterator[Outcome]:
     for name in data:
-        for metric in METRICS:
+        for metric in PAPER_METRICS:
             if not complete(scores, name, EASY, metric):
                 yield None
                 continue
@@ -103,7 +104,7 @@ def pairs(
     def cells(scores: Scores, data: Sequence[str]) -> Iterator[Outcome]:
         for name in data:
             for alpha in (EASY, MIDDLE, HARD):
-                for metric in METRICS:
+                for metric in PAPER_METRICS:
                     a, b = (scores.get(Case(name, alpha, *s, metric)) for s in (winner, loser))
                     yield better(a, b, metric)
 
@@ -117,7 +118,7 @@ def grows(
 
     def cells(scores: Scores, data: Sequence[str]) -> Iterator[Outcome]:
         for name in data:
-            for metric in METRICS:
+            for metric in PAPER_METRICS:
                 leads = []
                 for alpha in (EASY, HARD):
                     a, b = (scores.get(Case(name, alpha, *s, metric)) for s in (winner, loser))

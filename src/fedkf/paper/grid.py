@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedkf.paper.published import METRICS, TITLES, Published
+from fedkf.charts.labels import SETTINGS, algorithm_label, readout_label
+from fedkf.metrics import METRICS
+from fedkf.paper.published import Published
 from fedkf.paper.tables import Cell, Column, ResultTable, metric_column
 from fedkf.runs.collect import READOUTS, Group
 
@@ -14,27 +16,26 @@ ROW = "algorithm.name"
 
 def solution(algorithm: str, readout: str) -> str:
     """A row's name as the paper spells it."""
-    return f"{TITLES.get(algorithm, algorithm)} ({readout.upper()})"
+    return readout_label(algorithm_label(algorithm), readout)
 
 
 def label(key: str, value: Any) -> str:
     """A column's group: `α = 0.1`."""
-    names = {"data.alpha": "α", "data.clients": "K", "federation.fraction": "C"}
-    short = names.get(key, key.removeprefix("federation.").removeprefix("data."))
+    short = SETTINGS.get(key, key.removeprefix("federation.").removeprefix("data."))
     return str(value) if key == "config" else f"{short} = {value}"
 
 
 def grid_table(
     title: str,
     groups: Sequence[Group],
-    metrics: Sequence[str] = METRICS,
-    readouts: Sequence[str] = READOUTS,
+    metrics: Sequence[str] | None = None,
     published: Mapping[tuple[str, str, str, str], Published] | None = None,
     notes: Sequence[str] = (),
 ) -> ResultTable:
-    """Mean ± std of each metric; `published` is by algorithm, readout, column's group and metric.
+    """Mean ± std of each metric, of all unless some are named.
 
-    Where the grid holds no algorithms, rows are the readouts alone.
+    `published` is by algorithm, readout, column's group and metric. Where the grid holds no
+    algorithms, rows are the readouts alone.
     """
     across: dict[str, dict[str, Group]] = {}
     for group in groups:
@@ -45,10 +46,10 @@ def grid_table(
     columns: list[Column] = []
     rows: dict[str, list[Cell]] = {}
     for name, members in across.items():
-        for metric in metrics:
+        for metric in METRICS if metrics is None else metrics:
             shown: list[float] = []
             for algorithm in algorithms:
-                for readout in readouts:
+                for readout in READOUTS:
                     row = solution(algorithm, readout) if algorithm else readout.upper()
                     member = members.get(algorithm)
                     told = (published or {}).get((algorithm, readout, name, metric))

@@ -17,19 +17,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 DATA = {"emnist": "EMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 ALPHAS = (1.0, 0.1, 0.01)
-METRICS = ("amp", "fm", "wlp")
-TITLES = {
-    "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "fedgen": "FedGen",
-    "fedgkd": "FedGKD",
-    "qffl": "q-FFL",
-    "fedkf-": "FedKF-",
-    "fedkf": "FedKF",
-}
-"""The algorithms that the paper's tables compare, in its order and spelling."""
+PAPER_METRICS = ("amp", "fm", "wlp")
+"""What the paper's tables print."""
 
-LOWER_IS_BETTER = ("fm",)
+COMPARED = ("fedavg", "fedprox", "fedgen", "fedgkd", "qffl", "fedkf-", "fedkf")
+"""The algorithms that the paper's tables compare, in its order."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedkf import algorithms
+from fedkf.charts.labels import algorithm_label
 from fedkf.core.errors import UserError, nearest
-from fedkf.paper.published import ALPHAS, TITLES
+from fedkf.paper.published import ALPHAS, COMPARED
 from fedkf.runs.suite import Plan, make_plan
 
 STANDS_FOR = {
@@ -43,7 +44,7 @@ class Scale:
             "qffl": ("q", (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)),
         }
     )
-    methods: Sequence[str] = tuple(TITLES)
+    methods: Sequence[str] = COMPARED
 
     def differs(self) -> str:
         """The sentence that keeps readers from comparing numbers that cannot be compared."""
@@ -132,7 +133,7 @@ def installed(methods: Sequence[str]) -> tuple[list[str], list[str]]:
     known = algorithms.names()
     here = [name for name in methods if name in known]
     gone = [
-        f"{TITLES.get(name, name)} is not among the algorithms here, so its rows are left out"
+        f"{algorithm_label(name)} is not among the algorithms here, so its rows are left out"
         for name in methods
         if name not in known
     ]

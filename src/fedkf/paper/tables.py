@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedkf.core.payload import write_atomically
-from fedkf.paper.published import LOWER_IS_BETTER, Published, marks
+from fedkf.metrics import METRICS
+from fedkf.paper.published import Published, marks
 
 
 @dataclass(frozen=True)
@@ -55,22 +56,19 @@ class Column:
         return f"{self.name}{f' ({self.unit})' if self.unit else ''}"
 
 
-def metric_column(group: str, metric: str, values: Iterable[float]) -> Column:
-    """A column for AMP, FM or WLP; FM is shown in hundredths or thousandths, as its values ask."""
-    if metric not in LOWER_IS_BETTER:
-        return Column(group, metric.upper(), 100, 2, unit="%", unit_latex=r"\%")
+def metric_column(group: str, name: str, values: Iterable[float]) -> Column:
+    """A column for a metric: in percent, or in the power of ten that its small values ask for."""
+    metric = METRICS[name]
+    column = Column(group, metric.label, lower=not metric.higher_is_better)
+    if metric.percent:
+        return replace(column, scale=100, unit="%", unit_latex=r"\%")
     sizes = [v for v in values if v > 0]
-    exponent = -2 if sizes and statistics.median(sizes) >= 0.01 else -3
-    power = {-2: "⁻²", -3: "⁻³"}[exponent]
-    return Column(
-        group,
-        metric.upper(),
-        10.0**-exponent,
-        3,
-        lower=True,
-        unit=f"×10{power}",
-        unit_latex=rf"$\times 10^{{{exponent}}}$",
-    )
+    typical = statistics.median(sizes) if sizes else 0.0
+    if typical >= 1:
+        return replace(column, digits=metric.digits)
+    exponent, power = (-2, "⁻²") if typical >= 0.01 else (-3, "⁻³")
+    latex = rf"$\times 10^{{{exponent}}}$"
+    return replace(column, scale=10.0**-exponent, digits=3, unit=f"×10{power}", unit_latex=latex)
 
 
 @dataclass(frozen=True)

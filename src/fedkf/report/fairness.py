@@ -1,8 +1,9 @@
-"""Fairness beyond one variance: deciles, the worst tenth, mixtures, and who is served worst."""
+"""Fairness beyond one number: who is served worst, deciles, mixtures, gain over training alone."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ DRAWS = 1000
 
 
 @dataclass(frozen=True)
-class Served:
+class SiteScore:
     """What one site gets from a model."""
 
     client: int
@@ -26,20 +27,22 @@ class Served:
 
     @property
     def right(self) -> int | None:
+        """How many of the tested cases were right."""
         return None if self.tested is None else round(self.accuracy * self.tested)
 
     @property
     def interval(self) -> tuple[float, float] | None:
+        """Where its accuracy plausibly lies, given how few cases were tested."""
         return wilson(self.right, self.tested) if self.right is not None and self.tested else None
 
 
-def served(run: Run, readout: str) -> list[Served]:
+def site_scores(run: Run, readout: str) -> list[SiteScore]:
     """Every site with test data, the worst served first."""
     score = run.score(readout)
     if score is None:
         return []
     pairs = zip(score.clients, score.accuracy, strict=True)
-    sites = [Served(k, run.site(k), a, run.tested(k)) for k, a in pairs if a is not None]
+    sites = [SiteScore(k, run.site(k), a, run.tested(k)) for k, a in pairs if a is not None]
     return sorted(sites, key=lambda site: (site.accuracy, site.client))
 
 
@@ -60,25 +63,30 @@ def deciles(accuracies: list[float]) -> list[float]:
     return [float(q) for q in np.quantile(accuracies, [d / 100 for d in DECILES])]
 
 
-def worst_tenth(accuracies: list[float]) -> float:
-    """The mean accuracy of the tenth of sites that is served worst, of one at least.
+def gains(run: Run, runs: Sequence[Run]) -> dict[str, float]:
+    """By how much each site is better off with the run's model than alone, the worst served first.
 
-    >>> worst_tenth([0.9, 0.5, 0.7])
-    0.5
+    Empty where no run among `runs` trained alone, and for that run itself.
     """
-    count = math.ceil(len(accuracies) / 10)
-    return math.fsum(sorted(accuracies)[:count]) / count
+    alone = next((other for other in runs if other.alone and other.readouts), None)
+    if alone is None or run.alone or not run.readouts:
+        return {}
+    own = {site.name: site.accuracy for site in site_scores(alone, alone.readouts[0])}
+    return {
+        site.name: site.accuracy - own[site.name]
+        for site in site_scores(run, run.readouts[0])
+        if site.name in own
+    }
 
 
-def beyond(run: Run, readout: str) -> dict[str, Any] | None:
+def fairness(run: Run, readout: str) -> dict[str, Any] | None:
     """The numbers of one readout, or None where no site has test data."""
-    sites = served(run, readout)
+    sites = site_scores(run, readout)
     if not sites:
         return None
     accuracies = [site.accuracy for site in sites]
     result: dict[str, Any] = {
         "deciles": deciles(accuracies),
-        "worst_tenth": worst_tenth(accuracies),
         "spread": max(accuracies) - min(accuracies),
         "mixtures": None,
     }

@@ -1,114 +1,296 @@
-"""Figures of runs, for files and for papers."""
+"""The kinds of figure that runs have: from what was read of them to charts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
-import numpy as np
+from fedkf.charts.chart import Axis, Bars, Bubbles, Chart, Figure, Lines, Points, sheet
+from fedkf.charts.labels import metric_title, percent, readout_label
+from fedkf.core.errors import UserError
+from fedkf.core.records import Partition
+from fedkf.metrics import METRICS, Metric
+from fedkf.report.fairness import DECILES, deciles, gains, site_scores
+from fedkf.report.runs import Run
 
-METRICS = {
-    "amp": "AMP (higher is better)",
-    "fm": "FM (lower is fairer)",
-    "wlp": "WLP (higher is better)",
+MOST_POINTS = 400
+"""No more points to a curve than can be told apart on a page."""
+MOST_BUBBLES = 6000
+ROUNDS = Axis("round", whole=True)
+MISSING = {
+    "gain": ": it needs a run with algorithm.name=local among the others",
+    "partition": ": class counts are known in simulations only",
 }
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's colours, which stay apart for colour-blind readers."""
 
 
-UNDATED: Mapping[str, Any] = {
-    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-    "svg": {"Date": None},
-    "png": {"Software": None},
-}
+def model_label(run: Run, readout: str) -> str:
+    """The name of a run's model; where every site has its own there are no readouts."""
+    return run.label if run.alone else readout_label(run.label, readout)
 
 
-def save(figure: Any, path: Path, dpi: int = 110) -> None:
-    """Write a figure and forget it; the same figure gives the same bytes."""
-    import matplotlib.pyplot as plt
-
-    ending = path.suffix.lstrip(".")
-    with plt.rc_context({"svg.hashsalt": "fedkf"}):
-        figure.savefig(path, format=ending, dpi=dpi, metadata=UNDATED[ending])
-    plt.close(figure)
+def models(runs: Sequence[Run]) -> Iterator[tuple[int, Run, str, bool]]:
+    """Every readout of every run, with its colour and whether it is the run's first."""
+    for colour, run in enumerate(runs):
+        for readout in run.readouts:
+            yield colour, run, readout, readout == run.readouts[0]
 
 
-def bubbles(about: Mapping[str, Any], path: Path) -> None:
-    """Who holds how much of which class: clients across, classes up, area for the count."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    counts = np.array([client["classes"] for client in about["clients"]])
-    clients, classes = counts.shape
-    figure, axis = plt.subplots(
-        figsize=(min(16, 2.5 + 0.35 * clients), min(16, 2 + 0.3 * classes)), layout="constrained"
-    )
-    k, c = np.nonzero(counts)
-    axis.scatter(k, c, s=300 * counts[k, c] / counts.max(), color=COLOURS[0], alpha=0.7)
-    axis.set(
-        xlabel="client", ylabel="class", xlim=(-0.8, clients - 0.2), ylim=(-0.8, classes - 0.2)
-    )
-    names = [client["name"].removeprefix("client ") for client in about["clients"]]
-    if clients <= 40:
-        axis.set_xticks(range(clients), names, rotation=90 if max(map(len, names)) > 3 else 0)
-    if classes <= 60:
-        axis.set_yticks(range(classes), about["class_names"])
-    axis.grid(alpha=0.2)
-    axis.set_title(f"heterogeneity {about['total_variation']:.2f}", fontsize=10)
-    save(figure, path)
+# -- against rounds --------------------------------------------------------------------------------
 
 
-def comparison(
-    histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path, title: str = ""
-) -> None:
-    """AMP, FM and WLP against rounds, and each client's accuracy after the last round."""
-    import matplotlib
+def history(run: Run, readout: str, metric: str) -> list[tuple[float, float]]:
+    """A metric of a readout by round, where it is known."""
+    scores = [(r.round, (r.readouts or {}).get(readout)) for r in run.evaluated]
+    pairs = [(number, score[metric]) for number, score in scores if score is not None]
+    return [(number, value) for number, value in pairs if value is not None]
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    figure = plt.figure(figsize=(12, 7.5), layout="constrained")
-    top, bottom = np.asarray(figure.subfigures(2, 1))
-    curves = top.subplots(1, 3)
-    bars = bottom.subplots(1, 2, sharey=True)
-    for colour, (name, history) in zip(COLOURS, histories.items(), strict=False):
-        scored = [r for r in history if r["readouts"]]
-        for axis, (metric, label) in zip(curves, METRICS.items(), strict=True):
-            for readout, style in (("aca", ":"), ("oca", "-")):
-                known = [r for r in scored if readout in r["readouts"]]
-                axis.plot(
-                    [r["round"] for r in known],
-                    [r["readouts"][readout][metric] for r in known],
-                    style,
-                    color=colour,
-                    label=f"{name} ({readout.upper()})",
-                )
-            axis.set(xlabel="round", title=label)
-            axis.grid(alpha=0.3)
-    curves[0].legend(fontsize=8)
-    width = 0.8 / len(histories)
-    for axis, readout in zip(bars, ("aca", "oca"), strict=True):
-        for index, (name, history) in enumerate(histories.items()):
-            score = history[-1]["readouts"][readout]
-            places = [
-                k + (index - (len(histories) - 1) / 2) * width for k in range(len(score["clients"]))
-            ]
-            heights = [a if a is not None else 0.0 for a in score["accuracy"]]
-            axis.bar(
-                places, heights, width, color=COLOURS[index], label=f"{name} ({readout.upper()})"
-            )
-            axis.axhline(score["wlp"], color=COLOURS[index], linestyle="--", linewidth=1)
-        axis.set(
-            xticks=range(len(score["clients"])),
-            xticklabels=score["clients"],
-            xlabel="client",
-            title=f"accuracy of each client, {readout.upper()}; dashed: the worst",
-            ylim=(0, 1.2),
+def line(
+    name: str, rows: Sequence[tuple[float, float]], colour: int, dotted: bool = False
+) -> Lines | None:
+    """A curve through some of the rows, evenly, the last one always; None if there is none."""
+    step = -(-len(rows) // MOST_POINTS) or 1
+    kept = list(rows[::step])
+    if not kept:
+        return None
+    if kept[-1] != rows[-1]:
+        kept.append(rows[-1])
+    xs, ys = zip(*kept, strict=True)
+    return Lines(name=name, x=xs, y=ys, colour=colour, dotted=dotted)
+
+
+def ends(series: Sequence[Lines], show: Callable[[float | None], str]) -> str:
+    return "; ".join(f"{one.name} ends at {show(one.y[-1])}" for one in series)
+
+
+def curve(metric: Metric, runs: Sequence[Run]) -> Chart:
+    """A metric against rounds, every readout."""
+    drawn = [
+        line(model_label(run, readout), history(run, readout, metric.name), colour, not first)
+        for colour, run, readout, first in models(runs)
+    ]
+    series = [one for one in drawn if one]
+    title = metric_title(metric)
+    show = percent if metric.percent else metric.show
+    says = f"{title}, against rounds: {ends(series, show)}."
+    return Chart(title, ROUNDS, Axis(metric.label, percent=metric.percent), series, says)
+
+
+def curves(runs: Sequence[Run]) -> list[Chart]:
+    """Every metric against rounds."""
+    return [curve(metric, runs) for metric in METRICS.values()]
+
+
+def losses(runs: Sequence[Run]) -> list[Chart]:
+    """Each training loss against rounds."""
+    charts = []
+    for name in sorted({name for run in runs for r in run.rounds for name in r.losses}):
+        drawn = [
+            line(run.label, [(r.round, r.losses[name]) for r in run.rounds if name in r.losses], k)
+            for k, run in enumerate(runs)
+        ]
+        series = [one for one in drawn if one]
+        says = f"Training loss “{name}” against rounds: {ends(series, lambda y: f'{y:.3g}')}."
+        charts.append(Chart(f"training loss: {name}", ROUNDS, Axis(name), series, says))
+    return charts
+
+
+def cost(runs: Sequence[Run], unit: str, spent: Callable[[Run], list[float]]) -> list[Chart]:
+    """AMP against what was spent on it."""
+    metric, series, told = METRICS["amp"], [], []
+    for colour, run, readout, first in models(runs):
+        totals = dict(zip((r.round for r in run.rounds), accumulate(spent(run)), strict=True))
+        rows = [(totals[int(n)], value) for n, value in history(run, readout, metric.name)]
+        if one := line(model_label(run, readout), rows, colour, not first):
+            series.append(one)
+            told.append(f"{one.name} reaches {percent(one.y[-1])} after {one.x[-1]:.3g}")
+    title = f"{metric.label} against {unit}"
+    axis = Axis(metric.label, percent=True)
+    return [Chart(title, Axis(unit), axis, series, f"{title}: {'; '.join(told)}.")]
+
+
+def communication(runs: Sequence[Run]) -> list[Chart]:
+    """AMP against megabytes sent, both ways."""
+    return cost(runs, "megabytes sent", lambda r: [sum(x.bytes.values()) / 1e6 for x in r.rounds])
+
+
+def time(runs: Sequence[Run]) -> list[Chart]:
+    """AMP against the time that rounds took on the machine that ran them."""
+    longest = max((sum(seconds(run)) for run in runs), default=0)
+    unit, one = ("minutes", 60) if longest > 180 else ("seconds", 1)
+    return cost(runs, unit, lambda run: [value / one for value in seconds(run)])
+
+
+def seconds(run: Run) -> list[float]:
+    return [record.seconds.get("total", 0) for record in run.rounds]
+
+
+# -- over sites ------------------------------------------------------------------------------------
+
+
+def clients(runs: Sequence[Run]) -> list[Chart]:
+    """The accuracy at every site: a point per site and model, the worst of each named."""
+    names: dict[str, None] = {}
+    for run in runs:
+        for readout in run.readouts[:1]:
+            names |= dict.fromkeys(site.name for site in site_scores(run, readout))
+    order = {name: place for place, name in enumerate(names)}
+    series, worst = [], []
+    for colour, run, readout, first in models(runs):
+        sites, label = site_scores(run, readout), model_label(run, readout)
+        if not sites:
+            continue
+        points = Points(
+            name=label,
+            x=[order.get(site.name, len(order)) for site in sites],
+            y=[site.accuracy for site in sites],
+            colour=colour,
+            hover=[
+                f"{site.name}: {percent(site.accuracy)}"
+                + (f" ({site.right} of {site.tested})" if site.tested else "")
+                for site in sites
+            ],
+            texts=[sites[0].name, *[""] * (len(sites) - 1)] if first else (),
+            hollow=not first,
         )
-        axis.legend(fontsize=8, loc="upper right", ncols=len(histories))
-    if title:
-        figure.suptitle(title)
-    save(figure, path)
+        series.append(points)
+        worst.append(f"{label} serves {sites[0].name} worst, {percent(sites[0].accuracy)}")
+    if not series:
+        return []
+    says = f"Accuracy at each of {len(order)} sites: {'; '.join(worst)}."
+    x = Axis(f"site, worst under {runs[0].label} first", list(order))
+    return [Chart("Accuracy at each site", x, Axis("accuracy", percent=True), series, says)]
+
+
+def gain(runs: Sequence[Run]) -> list[Chart]:
+    """What federating gains each site over training alone; empty without a run of `local`."""
+    series, told = [], []
+    order: dict[str, int] = {}
+    for colour, run in enumerate(runs):
+        found = gains(run, runs)
+        if not found:
+            continue
+        label = model_label(run, run.readouts[0])
+        order = order or {n: k for k, n in enumerate(sorted(found, key=lambda n: found[n]))}
+        points = {name: 100 * value for name, value in found.items() if name in order}
+        series.append(
+            Bars(
+                name=label,
+                x=[order[name] for name in points],
+                y=list(points.values()),
+                colour=colour,
+                hover=[f"{name}: {value:+.1f} points" for name, value in points.items()],
+            )
+        )
+        better = sum(1 for value in points.values() if value > 0)
+        told.append(f"with {label}, {better} of {len(points)} sites gain")
+    if not series:
+        return []
+    says = f"Gain in accuracy over training alone, site by site: {'; '.join(told)}."
+    x = Axis(f"site, by gain with {series[0].name}", list(order))
+    y = Axis("percentage points", zero_line=True)
+    return [Chart("Gain over training alone", x, y, series, says)]
+
+
+def spread(runs: Sequence[Run]) -> list[Chart]:
+    """The accuracy that a share of the sites stays below."""
+    series, told = [], []
+    for colour, run, readout, first in models(runs):
+        accuracies = [site.accuracy for site in site_scores(run, readout)]
+        if accuracies:
+            levels, name = deciles(accuracies), model_label(run, readout)
+            series.append(Lines(name=name, x=DECILES, y=levels, colour=colour, dotted=not first))
+            told.append(f"{name} from {percent(levels[0])} to {percent(levels[-1])}")
+    says = f"Accuracy from the worst-served site to the best-served one: {'; '.join(told)}."
+    x, y = Axis("% of sites, from the worst served"), Axis("accuracy", percent=True)
+    return [Chart("From the worst to the best served", x, y, series, says)]
+
+
+def holdings(about: Partition) -> list[Chart]:
+    """Who holds how much of which class; empty where class counts are not known."""
+    cells = [
+        (k, c, n)
+        for k, site in enumerate(about.clients)
+        for c, n in enumerate(site.classes or [])
+        if n
+    ]
+    if not cells:
+        return []
+    cells = sorted(sorted(cells, key=lambda cell: -cell[2])[:MOST_BUBBLES])
+    names = [*about.class_names]
+    names += [str(c) for c in range(len(names), 1 + max(c for _, c, _ in cells))]
+    series = Bubbles(
+        name="training and test samples",
+        x=[k for k, _, _ in cells],
+        y=[c for _, c, _ in cells],
+        sizes=[n for _, _, n in cells],
+        hover=[f"{about.clients[k].name}, class {names[c]}: {n} samples" for k, c, n in cells],
+    )
+    says = f"How the samples of {len(names)} classes lie at {len(about.clients)} sites."
+    if about.total_variation is not None:
+        says += (
+            f" A site's mix of classes is {about.total_variation:.2f} away from the mix of all "
+            "sites on average, where 0 is alike and 1 is nothing shared."
+        )
+    x, y = Axis("site", [site.name for site in about.clients]), Axis("class", names)
+    return [Chart("Who holds what", x, y, [series], says)]
+
+
+def partition(runs: Sequence[Run]) -> list[Chart]:
+    """Who holds what in the first run that knows."""
+    return next((charts for run in runs if (charts := holdings(run.partition))), [])
+
+
+KINDS: dict[str, Callable[[Sequence[Run]], list[Chart]]] = {
+    "curves": curves,
+    "clients": clients,
+    "gain": gain,
+    "partition": partition,
+    "spread": spread,
+    "losses": losses,
+    "communication": communication,
+    "time": time,
+}
+"""Every kind of figure by its name on the command line."""
+
+
+def charts(kind: str, runs: Sequence[Run]) -> list[Chart]:
+    """The charts of one kind that have something to show."""
+    return [chart for chart in KINDS[kind](runs) if chart.series]
+
+
+# -- whole figures ---------------------------------------------------------------------------------
+
+
+def figure(kind: str, runs: Sequence[Run]) -> Figure:
+    """One kind of figure; UserError says what it lacks where there is nothing to draw."""
+    found = charts(kind, runs)
+    if not found:
+        raise UserError(f"there is nothing to draw for {kind}{MISSING.get(kind, '')}")
+    return sheet(found)
+
+
+def partition_figure(about: Partition) -> Figure:
+    """Who holds what, headed by how much the sites' data differ; class counts must be known."""
+    return sheet(holdings(about), f"heterogeneity {about.total_variation or 0:.2f}")
+
+
+def comparison(runs: Sequence[Run], title: str) -> Figure:
+    """The paper's metrics against rounds, above each site's accuracy under each readout."""
+    above = [curve(metric, runs) for metric in list(METRICS.values())[:3]]
+    readouts = dict.fromkeys(readout for _, _, readout, _ in models(runs))
+    return Figure([above, [accuracy_bars(runs, readout) for readout in readouts]], title)
+
+
+def accuracy_bars(runs: Sequence[Run], readout: str) -> Chart:
+    """Each site's accuracy under one readout, and the worst of them across."""
+    series, names = [], dict[str, None]()
+    for colour, run in enumerate(runs):
+        sites = sorted(site_scores(run, readout), key=lambda site: site.client)
+        names |= dict.fromkeys(site.name for site in sites)
+        places = [list(names).index(site.name) for site in sites]
+        heights = [site.accuracy for site in sites]
+        name, worst = model_label(run, readout), min(heights, default=None)
+        series.append(Bars(name=name, x=places, y=heights, colour=colour, level=worst))
+    title = f"accuracy at each site, {readout.upper()} (dashed: the worst)"
+    return Chart(title, Axis("site", list(names)), Axis("accuracy", percent=True), series)

@@ -17,10 +17,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedkf import __version__
+from fedkf.charts import plotly_backend
+from fedkf.charts.chart import Bubbles, Chart
+from fedkf.charts.labels import percent
 from fedkf.core.payload import KINDS as PAYLOADS
-from fedkf.report import charts, interactive, words
-from fedkf.report.charts import Chart, of, percent
-from fedkf.report.fairness import beyond, served
+from fedkf.metrics import METRICS, Metric
+from fedkf.report import figures, sentences
+from fedkf.report.fairness import fairness, site_scores
+from fedkf.report.figures import model_label
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, tail
 from fedkf.report.samples import Samples
@@ -71,8 +75,8 @@ def templates() -> Environment:
     )
     environment.filters |= {
         "percent": percent,
-        "points": lambda v: "–" if v is None else f"{100 * v:+.1f}",
-        "variance": lambda v: "–" if v is None else f"{v:.4f}",
+        "metric": show_metric,
+        "change": show_change,
         "size": size,
         "megabytes": lambda v: f"{v / 1e6:,.1f}",
         "duration": lambda v: str(timedelta(seconds=round(v))),
@@ -91,7 +95,7 @@ def build(
 ) -> str:
     """The report of one run, or of several compared. `back` is a link to where it is served."""
     drawn = [run for run in runs if run.readouts or run.rounds][:DRAWN]
-    groups = {kind: [c for c in make(drawn) if c.series] for kind, make in charts.KINDS.items()}
+    groups = {kind: figures.charts(kind, drawn) for kind in figures.KINDS}
     page = templates().get_template("report.html")
     return page.render(
         version=__version__,
@@ -99,19 +103,20 @@ def build(
         styles=Markup(styles()),
         scripts=[Markup(asset(name)) for name in SCRIPTS],
         title=" · ".join(run.label for run in runs[:4]) + (" …" if len(runs) > 4 else ""),
-        headline=words.headline(runs),
-        below=words.below_headline(runs),
-        cautions=some(words.cautions(runs)),
-        glossary=words.GLOSSARY,
+        headline=sentences.headline(runs),
+        below=sentences.below_headline(runs),
+        cautions=some(sentences.cautions(runs)),
+        glossary=sentences.glossary(),
         undrawn=len(runs) - len(drawn),
+        metrics=METRICS.values(),
         charts=groups,
-        figures=embed({k: [interactive.figure(c) for c in v] for k, v in groups.items()}),
+        figures=embed({k: [plotly_backend.figure(c) for c in v] for k, v in groups.items()}),
         tables={k: [table(c) for c in v] for k, v in groups.items()},
         comparison=comparison(runs[:LISTED]),
         repeats=repeats(runs)[:LISTED],
         worst=worst(drawn),
-        gains=words.about_gain(drawn),
-        fairness=fairness(drawn),
+        gains=sentences.about_gain(drawn),
+        fairness=fairness_rows(drawn),
         samples=samples,
         refused=[(run.label, refusals(run), taking_part(run)) for run in drawn],
         costs=[cost(run) for run in drawn],
@@ -130,13 +135,12 @@ def some(texts: Sequence[str]) -> list[str]:
 
 def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """A row per model, with its difference from the reference's same readout."""
-    base = words.reference(runs)
+    base = sentences.reference(runs)
     rows = []
     for run in runs:
         for readout in run.readouts:
             numbers = run.numbers(readout)
             against = base.numbers(readout) if base else None
-            compared = against is not None and numbers is not None and run is not base
             rows.append(
                 {
                     "run": run.label,
@@ -145,10 +149,9 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
                     "key": readout,
                     "numbers": numbers,
                     "difference": {
-                        key: difference(getattr(numbers, key), getattr(against, key))
-                        for key in ("amp", "fm", "wlp")
+                        name: difference(numbers[name], against[name]) for name in METRICS
                     }
-                    if compared
+                    if against is not None and numbers is not None and run is not base
                     else None,
                     "base": run is base,
                     "best": (run.summary.best.get(readout) if run.summary else None),
@@ -157,36 +160,49 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return rows
 
 
+def show_metric(value: float | None, metric: Metric) -> str:
+    """A metric's number with its unit."""
+    unit = "\N{NO-BREAK SPACE}%" if metric.percent and value is not None else ""
+    return metric.show(value) + unit
+
+
+def show_change(value: float | None, metric: Metric) -> str:
+    """A difference between two numbers of a metric: percentage points, or as the metric is."""
+    return "–" if value is None else f"{'+' if value >= 0 else ''}{metric.show(value)}"
+
+
 def difference(value: float | None, base: float | None) -> float | None:
     return None if value is None or base is None else value - base
 
 
 def table(chart: Chart) -> dict[str, Any]:
     """The numbers behind a chart, for those who cannot see it or want to check it."""
-    if chart.y_names:
-        series = chart.series[0]
-        largest = sorted(range(len(series.x)), key=lambda i: -series.sizes[i])[:ROWS]
+    series = chart.series[0]
+    if isinstance(series, Bubbles):
+        sizes = series.sizes
+        largest = sorted(range(len(sizes)), key=lambda i: -sizes[i])[:ROWS]
         rows = [[series.hover[i]] for i in largest]
         return {
             "head": ["the largest holdings"],
             "rows": rows,
             "left_out": len(series.x) - len(rows),
         }
-    places = sorted({x for series in chart.series for x in series.x})
+    names = chart.x.names
+    places = sorted({x for one in chart.series for x in one.x})
     step = max(1, -(-len(places) // ROWS))
-    chosen = places[::step] if not chart.x_names else places[:ROWS]
-    if places and not chart.x_names and chosen[-1] != places[-1]:
+    chosen = places[:ROWS] if names else places[::step]
+    if places and not names and chosen[-1] != places[-1]:
         chosen.append(places[-1])
     columns = [dict(zip(s.x, s.y, strict=True)) for s in chart.series]
-    show = percent if chart.percent else lambda v: "–" if v is None else f"{v:.4g}"
+    show = percent if chart.y.percent else lambda v: "–" if v is None else f"{v:.4g}"
     rows = [
         [
-            chart.x_names[int(x)] if x < len(chart.x_names) else f"{x:.4g}",
+            names[int(x)] if x < len(names) else f"{x:.4g}",
             *[show(column.get(x)) for column in columns],
         ]
         for x in chosen
     ]
-    head = ["site" if chart.x_names else chart.x_label, *[s.name for s in chart.series]]
+    head = ["site" if names else chart.x.label, *[s.name for s in chart.series]]
     return {"head": head, "rows": rows, "left_out": len(places) - len(chosen)}
 
 
@@ -195,18 +211,18 @@ def worst(runs: Sequence[Run]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         for readout in run.readouts[:1]:
-            sites = served(run, readout)
+            sites = site_scores(run, readout)
             if sites:
-                rows.append({"model": of(run, readout), "sites": sites[:WORST]})
+                rows.append({"model": model_label(run, readout), "sites": sites[:WORST]})
     return rows
 
 
-def fairness(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def fairness_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     rows = []
-    for _, run, readout, _ in charts.each(runs):
-        numbers = beyond(run, readout)
+    for _, run, readout, _ in figures.models(runs):
+        numbers = fairness(run, readout)
         if numbers is not None:
-            rows.append({"model": of(run, readout), **numbers})
+            rows.append({"model": model_label(run, readout), **numbers})
     return rows
 
 

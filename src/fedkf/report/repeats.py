@@ -7,7 +7,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from fedkf.report.runs import Run, title
+from fedkf.charts.labels import algorithm_label
+from fedkf.metrics import METRICS
+from fedkf.report.runs import Run
 
 ASIDE = ("provenance", "output", "engine")
 SEEDED = ("data", "federation")
@@ -34,19 +36,19 @@ def repeats(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for readout in group[0].readouts if len(group) > 1 else ():
             numbers = [run.numbers(readout) for run in group]
             spread = {}
-            for metric in ("amp", "fm", "wlp"):
-                values = [getattr(n, metric) for n in numbers if n is not None]
+            for metric in METRICS:
+                values = [n[metric] for n in numbers if n is not None]
                 known = [value for value in values if value is not None]
                 if len(known) > 1:
                     spread[metric] = (statistics.fmean(known), statistics.stdev(known))
-            if len(spread) == 3:
+            if spread:
                 rows.append(
                     {
-                        "what": title(group[0].algorithm),
+                        "what": algorithm_label(group[0].algorithm),
                         "like": group[0].name,
                         "readout": "own" if group[0].alone else readout.upper(),
                         "runs": len(group),
-                        **spread,
+                        "metrics": spread,
                     }
                 )
     return rows

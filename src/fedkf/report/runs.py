@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
 
 from fedkf import algorithms
+from fedkf.charts.labels import algorithm_label
 from fedkf.core.errors import UserError
+from fedkf.core.records import Numbers, Partition, Round, Score, Status, Summary, Traffic
+from fedkf.core.shapes import Damage, parse_json
 from fedkf.report.files import LARGE, Unreadable, read_plain
-from fedkf.report.follow import Follower
-from fedkf.report.records import Ledger, Loose, Numbers, Partition, Round, Score, Status, Summary
+from fedkf.report.rounds import RoundsFile
 
 READOUTS = ("oca", "aca")
 """The order in which readouts are shown; the first is what `fedkf export` takes."""
 
-TITLES = {
-    "fedavg": "FedAvg",
-    "fedkf": "FedKF",
-    "fedkf-": "FedKF-",
-    "fedkf-server": "FedKF-server",
-    "fedprox": "FedProx",
-    "qffl": "q-FFL",
-    "scaffold": "SCAFFOLD",
-    "fednova": "FedNova",
-    "mifa": "MIFA",
-    "moon": "MOON",
-    "afl": "AFL",
-    "fedgen": "FedGen",
-    "fedgkd": "FedGKD",
-    "feddf": "FedDF",
-    "ccvr": "CCVR",
-    "fedmgda": "FedMGDA+",
-    "fedavgm": "FedAvgM",
-    "fedadam": "FedAdam",
-    "fedyogi": "FedYogi",
-    "pfedme": "pFedMe",
-    "perfedavg": "Per-FedAvg",
-    "local": "training alone",
-}
 MARKS = ("config.yaml", "rounds.jsonl", "status.json", "summary.json")
 DEPTH = 4
-Shape = TypeVar("Shape", bound=Loose)
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -62,7 +39,7 @@ class Run:
     summary: Summary | None = None
     status: Status = field(default_factory=Status)
     partition: Partition = field(default_factory=Partition)
-    ledger: Ledger | None = None
+    ledger: Traffic | None = None
     config_text: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -99,10 +76,13 @@ class Run:
         return (last or {}).get(readout)
 
     def numbers(self, readout: str) -> Numbers | None:
-        """The headline: summary.json's where the run is finished."""
-        if self.summary and readout in self.summary.readouts:
-            return self.summary.readouts[readout]
-        return self.score(readout)
+        """The headline: summary.json's where the run is finished.
+
+        Metrics that were not recorded in it are those of the last evaluated round.
+        """
+        score = self.score(readout)
+        final = self.summary.readouts.get(readout) if self.summary else None
+        return final.completed(score) if final else score
 
     def site(self, client: int) -> str:
         if client < len(self.partition.clients):
@@ -121,10 +101,6 @@ class Run:
         wanted = settings.get("rounds") if isinstance(settings, dict) else None
         done = self.rounds[-1].round if self.rounds else 0
         return max(done, self.status.rounds, wanted if isinstance(wanted, int) else 0)
-
-
-def title(algorithm: str) -> str:
-    return TITLES.get(algorithm, algorithm)
 
 
 def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
@@ -158,14 +134,14 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
 
 def labelled(runs: Sequence[Run]) -> list[Run]:
     """The algorithm's name where one run has it, with the folder's where several do."""
-    titles = [title(run.algorithm) for run in runs]
+    titles = [algorithm_label(run.algorithm) for run in runs]
     labels = [
         name if titles.count(name) == 1 else f"{name} · {run.name}"
         for name, run in zip(titles, runs, strict=True)
     ]
     labels = [
-        label if labels.count(label) == 1 else f"{title(run.algorithm)} · {tail(run.path)}"
-        for label, run in zip(labels, runs, strict=True)
+        label if labels.count(label) == 1 else f"{name} · {tail(run.path)}"
+        for label, name, run in zip(labels, titles, runs, strict=True)
     ]
     return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
 
@@ -179,7 +155,7 @@ def read_run(path: Path, rounds: Sequence[Round] | None = None) -> Run:
     notes: list[str] = []
     text = read_text(path / "config.yaml", notes)
     config = parse_config(text, notes)
-    summary = read_shape(path / "summary.json", Summary, notes)
+    summary = read_json(path / "summary.json", Summary.read, notes)
     choice, settings = (config.get(key) for key in ("algorithm", "federation"))
     algorithm = summary.algorithm if summary else None
     if algorithm is None and isinstance(choice, dict):
@@ -192,30 +168,25 @@ def read_run(path: Path, rounds: Sequence[Round] | None = None) -> Run:
         seed=seed if isinstance(seed, int) else None,
         rounds=read_rounds(path / "rounds.jsonl", notes) if rounds is None else rounds,
         summary=summary,
-        status=read_shape(path / "status.json", Status, notes) or Status(),
-        partition=read_shape(path / "partition.json", Partition, notes) or Partition(),
-        ledger=read_shape(path / "ledger.json", Ledger, notes),
+        status=read_json(path / "status.json", Status.read, notes) or Status(),
+        partition=read_json(path / "partition.json", Partition.read, notes) or Partition(),
+        ledger=read_json(path / "ledger.json", Traffic.read, notes),
         config_text=text,
         config=config,
         notes=notes,
     )
 
 
-def read_shape(path: Path, shape: type[Shape], notes: list[str]) -> Shape | None:
+def read_json(path: Path, read: Callable[[object], Value], notes: list[str]) -> Value | None:
+    """A file as a record; None where there is none or it is damaged, which `notes` then says."""
     try:
         content = read_plain(path, LARGE // 8)
-        return None if content is None else shape.model_validate_json(content)
+        return None if content is None else read(parse_json(content))
     except Unreadable as error:
         notes.append(str(error))
-    except ValidationError as error:
-        notes.append(f"{path.name} is damaged ({first_mistake(error)})")
+    except Damage as error:
+        notes.append(f"{path.name} is damaged ({error})")
     return None
-
-
-def first_mistake(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"][:4])
-    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def read_text(path: Path, notes: list[str]) -> str:
@@ -238,11 +209,11 @@ def parse_config(text: str, notes: list[str]) -> dict[str, Any]:
 
 def read_rounds(path: Path, notes: list[str]) -> Sequence[Round]:
     """The rounds that can be read; a last line still being written is no damage."""
-    follower = Follower(path)
+    file = RoundsFile(path)
     try:
-        rounds = follower.update(last=True)
+        rounds = file.update(last=True)
     except Unreadable as error:
         notes.append(str(error))
         return []
-    notes.extend(follower.notes())
+    notes.extend(file.notes())
     return rounds

@@ -20,8 +20,8 @@ class Group:
 
     def values(self, readout: str, metric: str) -> tuple[float, ...]:
         """A metric after the last round, one value for each seed."""
-        scores = (run.summary["readouts"].get(readout) for run in self.runs)
-        found = [score[metric] for score in scores if score is not None]
+        finals = (run.final(readout) for run in self.runs)
+        found = (numbers[metric] for numbers in finals if numbers is not None)
         return tuple(value for value in found if value is not None)
 
 

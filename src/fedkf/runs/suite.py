@@ -14,9 +14,11 @@ from typing import Any
 
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Record
 from fedkf.core.limits import shown
+from fedkf.core.records import Numbers, Round, Summary
+from fedkf.core.shapes import Damage
 from fedkf.data.public import DATASETS
+from fedkf.metrics import METRICS
 from fedkf.runs import config as configuration
 from fedkf.runs.config import FREE_ON_RESUME, SETTLED, flatten
 from fedkf.runs.documents import read_yaml
@@ -44,13 +46,23 @@ class Finished:
     config: Config
 
     @cached_property
-    def summary(self) -> dict[str, Any]:
-        content: dict[str, Any] = RunFolder(self.path).read_json("summary.json")
-        return content
+    def summary(self) -> Summary:
+        return Summary.read(RunFolder(self.path).read_json("summary.json"))
 
     @cached_property
-    def rounds(self) -> list[Record]:
-        return RunFolder(self.path).rounds()
+    def rounds(self) -> list[Round]:
+        try:
+            return [Round.read(record) for record in RunFolder(self.path).rounds()]
+        except Damage as error:
+            raise FedkfError(f"{self.path / 'rounds.jsonl'} is damaged: {error}") from None
+
+    def final(self, readout: str) -> Numbers | None:
+        """A readout's metrics after the last round, those too that came after the run."""
+        numbers = self.summary.readouts.get(readout)
+        if numbers is None or all(name in numbers.values for name in METRICS):
+            return numbers
+        last = next((r.readouts for r in reversed(self.rounds) if r.readouts), {})
+        return numbers.completed(last.get(readout))
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,7 @@ def records(folders: Iterable[Path]) -> list[Finished]:
         for path in sorted(folder.rglob("summary.json")):
             try:
                 config = RunFolder(path.parent).config()
-                rounds = json.loads(path.read_bytes())["rounds"]
+                rounds = Summary.read(json.loads(path.read_bytes())).rounds
             except (FedkfError, OSError, ValueError, LookupError, TypeError):
                 continue
             if config is not None and rounds == config.federation.rounds:

@@ -11,6 +11,7 @@ import numpy as np
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.federation import Observer, Record
 from fedkf.core.objects import import_object
+from fedkf.metrics import METRICS
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -54,8 +55,8 @@ def scalars(record: Record) -> Iterator[tuple[str, float]]:
     {'oca/amp': 0.9, 'oca/fm': 0.01, 'oca/wlp': 0.7, 'loss/loss': 0.5, 'refused': 0}
     """
     for readout, score in (record.get("readouts") or {}).items():
-        for metric in ("amp", "fm", "wlp"):
-            if score[metric] is not None:
+        for metric in METRICS:
+            if score.get(metric) is not None:
                 yield f"{readout}/{metric}", score[metric]
     for part, name in (("losses", "loss"), ("bytes", "bytes"), ("seconds", "seconds")):
         for key, value in record.get(part, {}).items():

@@ -11,6 +11,7 @@
   var body = document.querySelector("#runs tbody");
   var find = document.getElementById("find"), which = document.getElementById("which");
   var state = document.getElementById("state"), empty = document.getElementById("empty");
+  var heads = Array.from(document.querySelectorAll("#runs thead th"));
   var report = document.getElementById("report"), hint = document.getElementById("hint");
 
   function element(tag, text, name) {
@@ -19,7 +20,11 @@
     if (name) { made.className = name; }
     return made;
   }
-  function percent(value) { return value === null ? "–" : (100 * value).toFixed(1) + "\u00a0%"; }
+  function number(value, head) { /* a metric as the head of its column says */
+    if (value === null) { return "–"; }
+    return head.dataset.percent === "true" ? (100 * value).toFixed(head.dataset.digits) + "\u00a0%" :
+      value.toFixed(head.dataset.digits);
+  }
   function span(seconds) {
     if (seconds === null) { return "–"; }
     if (seconds < 90) { return Math.round(seconds) + "\u00a0s"; }
@@ -43,7 +48,7 @@
     head.scope = "row";
     head.title = name;
     row.appendChild(head);
-    for (var k = 0; k < 8; k += 1) { row.appendChild(element("td")); }
+    while (row.cells.length < heads.length) { row.appendChild(element("td")); }
     var bar = element("progress");
     bar.setAttribute("aria-label", "rounds of " + name);
     row.cells[4].append(bar, element("span"));
@@ -61,16 +66,18 @@
     cells[4].firstChild.value = about.round;
     cells[4].lastChild.textContent = about.round + "/" + about.rounds;
     cells[5].textContent = span(about.left);
-    cells[6].textContent = percent(about.amp);
-    cells[7].textContent = about.fm === null ? "–" : about.fm.toFixed(4);
-    cells[8].textContent = percent(about.wlp);
-    cells[9].textContent = ago(about.updated);
+    heads.forEach(function (head, place) {
+      if (head.dataset.metric) {
+        cells[place].textContent = number(about.metrics[head.dataset.metric], head);
+      }
+    });
+    row.lastChild.textContent = ago(about.updated);
   }
 
   function value(about) {
     if (sortKey === "state") { return (ORDER.indexOf(about.state) + 1) || 9; }
     if (sortKey === "share") { return about.rounds ? about.round / about.rounds : 0; }
-    return about[sortKey];
+    return sortKey.split(".").reduce(function (part, key) { return part[key]; }, about);
   }
 
   function arrange() {
@@ -121,7 +128,7 @@
       fill(lines.get(about.name), about);
     });
     rows.forEach(function (about, name) {
-      if (about.state === "running") { lines.get(name).cells[9].textContent = ago(about.updated); }
+      if (about.state === "running") { lines.get(name).lastChild.textContent = ago(about.updated); }
     });
     if (first && rows.size) {
       first = false;

@@ -93,7 +93,7 @@ var fedkfDraw = (function () {
     panels.forEach(function (plot, index) {
       var chart = charts[index];
       plot.classList.toggle("tall", (chart.layout.yaxis.ticktext || []).length > 14);
-      plot.setAttribute("aria-label", chart.says);
+      plot.setAttribute("aria-label", chart.description);
       Plotly.react(plot, chart.data, frame(chart.layout), config);
     });
     return panels;

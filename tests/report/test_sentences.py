@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from folders import append, finish, record, write_run
 
-from fedkf.report.fairness import beyond, deciles, served, wilson, worst_tenth
+from fedkf.report.fairness import deciles, fairness, site_scores, wilson
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, read_runs
-from fedkf.report.words import about_gain, below_headline, cautions, headline
+from fedkf.report.sentences import about_gain, below_headline, cautions, headline
 
 
 def said(text: str) -> str:
@@ -120,8 +120,8 @@ def test_runs_that_differ_in_their_seed_only_are_taken_together(tmp_path: Path) 
     (other / "config.yaml").write_text(text.replace("seed: 0", "seed: 0, lr: 1.0"))
     (row,) = repeats(read_runs([tmp_path]))
     assert (row["what"], row["runs"], row["like"]) == ("FedAvg", 3, "seed-0")
-    assert row["wlp"] == pytest.approx((0.5, 0.1))
-    assert row["amp"] == pytest.approx((0.75, 0.05))
+    assert row["metrics"]["wlp"] == pytest.approx((0.5, 0.1))
+    assert row["metrics"]["amp"] == pytest.approx((0.75, 0.05))
     assert "one training run" not in " ".join(cautions(read_runs([tmp_path])))
 
 
@@ -129,10 +129,9 @@ def test_fairness_beyond_one_variance(tmp_path: Path) -> None:
     accuracies = [k / 20 for k in range(20, 0, -1)]  # 1.00 down to 0.05
     write_run(tmp_path / "a", [accuracies])
     (run,) = read_runs([tmp_path])
-    assert [site.name for site in served(run, "oca")[:2]] == ["site 19", "site 18"]
-    assert worst_tenth(accuracies) == pytest.approx((0.05 + 0.10) / 2)
+    assert [site.name for site in site_scores(run, "oca")[:2]] == ["site 19", "site 18"]
     assert deciles([0.0, 1.0]) == pytest.approx([k / 10 for k in range(11)])
-    numbers = beyond(run, "oca")
+    numbers = fairness(run, "oca")
     assert numbers is not None
     assert numbers["spread"] == pytest.approx(0.95)
     assert numbers["mixtures"]["bound"] == 0.05
@@ -150,4 +149,4 @@ def test_an_interval_holds_the_share_and_narrows_with_cases() -> None:
 def test_sites_without_tests_do_not_count(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [[0.9, None, 0.7]])
     (run,) = read_runs([tmp_path])
-    assert [site.client for site in served(run, "oca")] == [2, 0]
+    assert [site.client for site in site_scores(run, "oca")] == [2, 0]

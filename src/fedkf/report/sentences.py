@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkf.report.charts import of, percent
-from fedkf.report.fairness import served
+from fedkf.charts.labels import percent
+from fedkf.metrics import METRICS
+from fedkf.report.fairness import gains, site_scores
+from fedkf.report.figures import model_label
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run
 
-GLOSSARY = {
+MEANINGS = {
     "AMP": "average model performance: the share of all test cases that the model gets right, "
     "over all sites together. Large sites count more.",
     "FM": "fairness metric: how far the sites' accuracies lie apart (their variance), every site "
@@ -21,7 +23,17 @@ GLOSSARY = {
     "part in the last round.",
 }
 FEW = 30
+EQUAL = 1e-12
 UNTESTED = "None of the sites has test data, so nothing can be said about accuracy."
+
+
+def glossary() -> dict[str, str]:
+    """What the letters in the tables stand for, every metric among them."""
+    metrics = {}
+    for metric in METRICS.values():
+        better = "higher" if metric.higher_is_better else "lower"
+        metrics[metric.label] = f"{metric.about}; {better} is better."
+    return metrics | MEANINGS
 
 
 def usable(runs: Sequence[Run]) -> list[Run]:
@@ -39,9 +51,11 @@ def common_readout(one: Run, two: Run) -> str:
     return next((r for r in one.readouts if r in two.readouts), one.readouts[0])
 
 
-def wlp_of(run: Run, readout: str) -> float:
+def worst_accuracy(run: Run, readout: str) -> float:
+    """The accuracy at the worst-served site; below all others where it is not known."""
     numbers = run.numbers(readout)
-    return numbers.wlp if numbers and numbers.wlp is not None else -1.0
+    known = numbers["wlp"] if numbers else None
+    return -1.0 if known is None else known
 
 
 def change(before: float | None, after: float | None, what: str) -> str:
@@ -55,10 +69,10 @@ def change(before: float | None, after: float | None, what: str) -> str:
 def compared(base: Run, other: Run, readout: str) -> str | None:
     """What the other run does to the worst-served site and to the average, in one readout."""
     one, two = base.numbers(readout), other.numbers(readout)
-    if one is None or two is None or one.wlp is None or two.wlp is None:
+    if one is None or two is None or one["wlp"] is None or two["wlp"] is None:
         return None
-    worst = change(one.wlp, two.wlp, "the worst-served site")
-    average = change(one.amp, two.amp, "the average over all sites")
+    worst = change(one["wlp"], two["wlp"], "the worst-served site")
+    average = change(one["amp"], two["amp"], "the average over all sites")
     verb = worst.split()[0] + " "
     return f"{other.label} {worst} and {average.removeprefix(verb)}"  # a verb said once
 
@@ -70,7 +84,7 @@ def below_headline(runs: Sequence[Run]) -> str:
         return ""
     others = [run for run in usable(runs) if run is not base]
     first = common_readout(base, others[0]) if len(others) == 1 else base.readouts[0]
-    text = f"This is about the {first.upper()} model, {GLOSSARY[first.upper()].rstrip('.')}."
+    text = f"This is about the {first.upper()} model, {MEANINGS[first.upper()].rstrip('.')}."
     text = text.replace("the model averaged", "averaged")
     for readout in base.readouts:
         if len(others) == 1 and readout != first and readout in others[0].readouts:
@@ -91,38 +105,38 @@ def headline(runs: Sequence[Run]) -> str:
         changes = compared(base, others[0], common_readout(base, others[0]))
         return f"Compared with {base.label}, {changes}." if changes else UNTESTED
     readout = base.readouts[0]
-    ranked = sorted(shared, key=lambda run: -wlp_of(run, readout))
+    ranked = sorted(shared, key=lambda run: -worst_accuracy(run, readout))
     best = ranked[0]
-    if wlp_of(best, readout) < 0:
+    if worst_accuracy(best, readout) < 0:
         return UNTESTED
     if best is base:
         return (
             f"Of {len(shared)} models, {base.label} serves the worst-served site best: "
-            f"{percent(wlp_of(base, readout))}, before {ranked[1].label} with "
-            f"{percent(wlp_of(ranked[1], readout))}."
+            f"{percent(worst_accuracy(base, readout))}, before {ranked[1].label} with "
+            f"{percent(worst_accuracy(ranked[1], readout))}."
         )
     return (
         f"Of {len(shared)} models, {best.label} serves the worst-served site best: "
-        f"{percent(wlp_of(best, readout))}, against {percent(wlp_of(base, readout))} with "
-        f"{base.label}."
+        f"{percent(worst_accuracy(best, readout))}, against "
+        f"{percent(worst_accuracy(base, readout))} with {base.label}."
     )
 
 
 def headline_of_one(run: Run) -> str:
     readout = run.readouts[0]
-    sites, numbers = served(run, readout), run.numbers(readout)
-    if not sites or numbers is None or numbers.amp is None:
+    sites, numbers = site_scores(run, readout), run.numbers(readout)
+    if not sites or numbers is None or numbers["amp"] is None:
         return UNTESTED
     return (
         f"The model that {len(sites)} sites trained together with {run.label} is right in "
-        f"{percent(numbers.amp)} of all test cases; at {sites[0].name}, the site that it serves "
-        f"worst, in {percent(numbers.wlp)}."
+        f"{percent(numbers['amp'])} of all test cases; at {sites[0].name}, the site that it serves "
+        f"worst, in {percent(numbers['wlp'])}."
     )
 
 
 def headline_alone(runs: Sequence[Run]) -> str:
     for run in runs:
-        if run.readouts and (sites := served(run, run.readouts[0])):
+        if run.readouts and (sites := site_scores(run, run.readouts[0])):
             return (
                 f"Each of {len(sites)} sites trained alone; the accuracy of their models goes from "
                 f"{percent(sites[0].accuracy)} ({sites[0].name}) to {percent(sites[-1].accuracy)} "
@@ -133,36 +147,20 @@ def headline_alone(runs: Sequence[Run]) -> str:
 
 def about_gain(runs: Sequence[Run]) -> list[str]:
     """Who is better off than alone, in a sentence per model."""
-    alone = next((run for run in runs if run.alone and run.readouts), None)
-    if alone is None:
-        return []
-    own = {site.name: site.accuracy for site in served(alone, alone.readouts[0])}
     told = []
     for run in usable(runs):
-        readout = run.readouts[0]
-        gains = [
-            (site.accuracy - own[site.name], site.name)
-            for site in served(run, readout)
-            if site.name in own
-        ]
-        if not gains:
+        found = gains(run, runs)
+        if not found:
             continue
-        better, equal = (sum(1 for g, _ in gains if test(g)) for test in (positive, nothing))
-        text = f"With {of(run, readout)}, {better} of {len(gains)} sites are better off than alone"
-        text += f", {equal} the same" if equal else ""
-        least = min(gains)
-        if least[0] < 0:
-            text += f"; {least[1]} loses most, {-100 * least[0]:.1f} points"
+        better = sum(1 for value in found.values() if value > EQUAL)
+        equal = sum(1 for value in found.values() if abs(value) <= EQUAL)
+        text = f"With {model_label(run, run.readouts[0])}, {better} of {len(found)} sites are "
+        text += f"better off than alone{f', {equal} the same' if equal else ''}"
+        least = min(found, key=lambda name: (found[name], name))
+        if found[least] < 0:
+            text += f"; {least} loses most, {-100 * found[least]:.1f} points"
         told.append(text + ".")
     return told
-
-
-def positive(value: float) -> bool:
-    return value > 1e-12
-
-
-def nothing(value: float) -> bool:
-    return abs(value) <= 1e-12
 
 
 def cautions(runs: Sequence[Run]) -> list[str]:
@@ -217,7 +215,7 @@ def few_tests(runs: Sequence[Run]) -> list[str]:
     seen: dict[str, int] = {}
     for run in runs:
         for readout in run.readouts[:1]:
-            for site in served(run, readout)[:1]:
+            for site in site_scores(run, readout)[:1]:
                 if site.tested and site.tested < FEW:
                     seen[site.name] = site.tested
     return [

@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedkf.paper import analyses, figures, findings, published
+from fedkf.charts.chart import Axis
+from fedkf.charts.labels import algorithm_label
+from fedkf.core.records import Partition
+from fedkf.paper import analyses, figures, findings, published, speed
 from fedkf.paper.analyses import CURVES_ALPHA, by_config
 from fedkf.paper.grid import ROW, label
-from fedkf.paper.published import DATA, TITLES, Published
+from fedkf.paper.published import DATA, Published
 from fedkf.paper.scales import Scale, installed, main_plans, plans
 from fedkf.paper.tables import Cell, Column, ResultTable
 from fedkf.runs.collect import READOUTS, Group
 from fedkf.runs.suite import Plan
+
+AMP = Axis("AMP", percent=True)
 
 
 @dataclass
@@ -97,9 +102,10 @@ def no_runs(scale: Scale) -> list[Plan]:
 # -- what is made of them --------------------------------------------------------------------------
 
 
-def histories(groups: Sequence[Group], methods: Sequence[str] | None = None) -> dict[Any, Any]:
+def histories(groups: Sequence[Group], methods: Sequence[str] | None = None) -> figures.Histories:
+    """Every seed's rounds by algorithm and readout, of all algorithms unless some are named."""
     return {
-        (TITLES.get(g.point[ROW], g.point[ROW]), readout): [run.rounds for run in g.runs]
+        (algorithm_label(g.point[ROW]), readout): [run.rounds for run in g.runs]
         for g in groups
         for readout in READOUTS
         if g.runs and (methods is None or g.point[ROW] in methods)
@@ -112,7 +118,9 @@ def curves(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
         found = histories(members)
         if found:
             title = f"{DATA.get(config, config)}, α = {CURVES_ALPHA}"
-            report.figures += figures.curves(found, folder / f"curves-{config}", title)
+            report.figures += figures.write(
+                figures.curves(found, title), folder / f"curves-{config}"
+            )
     return report
 
 
@@ -121,7 +129,8 @@ def t1(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
     for config, members in by_config(groups).items():
         if found := histories(members, ["fedavg"]):
             title = f"FedAvg with and without T1, {DATA.get(config, config)}, α = {CURVES_ALPHA}"
-            report.figures += figures.curves(found, folder / f"t1-{config}", title, ["amp"])
+            drawn = figures.curves(found, title, ["amp"])
+            report.figures += figures.write(drawn, folder / f"t1-{config}")
     return report
 
 
@@ -133,13 +142,13 @@ def drift(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
             each = [values for run in group.runs if (values := analyses.drifts(run))]
             if each:
                 mean = [sum(v) / len(v) for v in zip(*each, strict=False)]
-                name = TITLES.get(group.point[ROW], group.point[ROW])
+                name = algorithm_label(group.point[ROW])
                 places = list(range(1, len(mean) + 1))
                 parts.setdefault(DATA.get(config, config), {})[name] = (places, mean)
     if parts:
-        report.figures = figures.lines(
-            parts, folder / "drift", f"Drift, α = {CURVES_ALPHA}", "round", "‖w_k − w‖"
-        )
+        x, y = Axis("round", whole=True), Axis("‖w_k − w‖")
+        drawn = figures.panels(parts, f"Drift, α = {CURVES_ALPHA}", x, y)
+        report.figures = figures.write(drawn, folder / "drift")
     else:
         report.text.append("these records are from before drift was recorded")
     return report
@@ -167,8 +176,8 @@ def alpha_sweep(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
                     y.append(mean)
         title = f"AMP of FedAvg against α, {DATA.get(config, config)}"
         if parts:
-            path = folder / f"alpha-sweep-{config}"
-            report.figures += figures.lines(parts, path, title, "α", "AMP", log=True)
+            drawn = figures.panels(parts, title, Axis("α", logarithmic=True), AMP)
+            report.figures += figures.write(drawn, folder / f"alpha-sweep-{config}")
         tables.append(_amp_table(title, members, scale))
     report.tables = tables
     return report
@@ -190,9 +199,8 @@ def rate_sweep(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
         tables.append(_amp_table(title, members, scale))
     if parts:
         title = "AMP of FedAvg with and without T1"
-        report.figures = figures.lines(
-            parts, folder / "rate-sweep", title, "selection rate (%)", "AMP"
-        )
+        drawn = figures.panels(parts, title, Axis("selection rate (%)"), AMP)
+        report.figures = figures.write(drawn, folder / "rate-sweep")
     report.tables = tables
     return report
 
@@ -229,7 +237,7 @@ def operations(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
         kind = algorithms.get(name)
         passes = measure(kind.create(kind.fidelity.get("released", {})))["passes"]
         told = published.operations().get(name)
-        rows[TITLES.get(name, name)] = [
+        rows[algorithm_label(name)] = [
             Cell((passes[head],), Published(told[head], float("nan")) if told else None)
             for head in heads
         ]
@@ -245,12 +253,11 @@ def operations(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
 def heterogeneity(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
     """Who holds how much of which class, for three α."""
     from fedkf.data.describe import describe
-    from fedkf.report.figures import bubbles
+    from fedkf.report.figures import partition_figure
     from fedkf.runs.setup import load_source, make_data, settle
 
     report = Report()
     tables: list[ResultTable] = []
-    folder.mkdir(parents=True, exist_ok=True)
     for config in scale.configs:
         rows = {}
         for plan in main_plans(scale, ["fedavg"]):
@@ -259,10 +266,9 @@ def heterogeneity(groups: Sequence[Group], scale: Scale, folder: Path) -> Report
                 continue
             source = load_source(plan.config)
             about = describe(make_data(settle(plan.config, source), source))
-            for ending in ("png", "svg"):
-                path = folder / f"heterogeneity-{config}-alpha-{point['data.alpha']:g}.{ending}"
-                bubbles(about, path)
-                report.figures.append(path)
+            name = f"heterogeneity-{config}-alpha-{point['data.alpha']:g}"
+            drawn = partition_figure(Partition.read(about))
+            report.figures += figures.write(drawn, folder / name)
             sizes = [client["train"] for client in about["clients"]]
             rows[f"α = {point['data.alpha']:g}"] = [
                 Cell((about["total_variation"],)),
@@ -310,14 +316,14 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         only_tables(analyses.performance),
     ),
     "rounds-to-target": Experiment(
-        "rounds to the AMP of FedAvg", at_one_alpha, only_tables(analyses.rounds_to_target)
+        "rounds to the AMP of FedAvg", at_one_alpha, only_tables(speed.rounds_to_target)
     ),
-    "time": Experiment("time of all rounds", at_one_alpha, only_tables(analyses.time)),
+    "time": Experiment("time of all rounds", at_one_alpha, only_tables(speed.time)),
     "time-to-target": Experiment(
-        "time to the AMP of FedAvg", at_one_alpha, only_tables(analyses.time_to_target)
+        "time to the AMP of FedAvg", at_one_alpha, only_tables(speed.time_to_target)
     ),
     "bytes-to-target": Experiment(
-        "data sent to the AMP of FedAvg", at_one_alpha, only_tables(analyses.bytes_to_target)
+        "data sent to the AMP of FedAvg", at_one_alpha, only_tables(speed.bytes_to_target)
     ),
     "operations": Experiment("passes for each batch", no_runs, operations),
     "robustness": Experiment(

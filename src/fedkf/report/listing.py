@@ -1,4 +1,4 @@
-"""Watches a folder of runs: a short row for each, details only of those that are looked at."""
+"""The runs in a folder, listed: a row for each, details only of those that are looked at."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedkf.report.follow import Follower, last_rounds, slim
-from fedkf.report.records import Round, Score, Status, Summary
+from fedkf.charts.labels import algorithm_label
+from fedkf.core.records import Round, Score, Status, Summary
+from fedkf.metrics import METRICS
+from fedkf.report.rounds import RoundsFile, last_rounds, without_clients
 from fedkf.report.runs import (
     MARKS,
     READOUTS,
@@ -20,15 +22,14 @@ from fedkf.report.runs import (
     find_runs,
     labelled,
     parse_config,
+    read_json,
     read_run,
-    read_shape,
     read_text,
-    title,
 )
 
 PAUSE = 0.5
 """Seconds between two looks at the disk, however many browsers ask."""
-FOLLOWED = 32
+OPEN = 32
 SILENT = 60.0
 RECENT = 8
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -49,7 +50,7 @@ class Entry:
     summary: Summary | None = None
 
 
-class Watch:
+class Listing:
     """The runs in a folder. Names that a browser sends are looked up here, never opened."""
 
     def __init__(self, folder: Path) -> None:
@@ -57,7 +58,7 @@ class Watch:
         self.entries: dict[str, Entry] = {}
         self.version = 0
         self.names_version = 0
-        self._followed: OrderedDict[str, tuple[Follower, Run, Stamp]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[RoundsFile, Run, Stamp]] = OrderedDict()
         self._looked = 0.0
         self._lock = threading.RLock()
 
@@ -71,7 +72,7 @@ class Watch:
             found = {self.name(path): path for path in find_runs(self.folder)}
             for name in self.entries.keys() - found.keys():
                 del self.entries[name]
-                self._followed.pop(name, None)
+                self._open.pop(name, None)
                 self.version += 1
                 self.names_version = self.version
             for name, path in found.items():
@@ -115,20 +116,20 @@ class Watch:
             self.refresh()
             if any(name not in self.entries for name in names):
                 return None
-            return labelled([self._follow(name) for name in names])
+            return labelled([self._read(name) for name in names])
 
-    def _follow(self, name: str) -> Run:
+    def _read(self, name: str) -> Run:
         entry = self.entries[name]
         stamp = entry.stamp
-        follower, run, known = self._followed.pop(name, (None, None, ()))
-        if follower is None or run is None:
-            follower = Follower(entry.path / "rounds.jsonl")
+        file, run, known = self._open.pop(name, (None, None, ()))
+        if file is None or run is None:
+            file = RoundsFile(entry.path / "rounds.jsonl")
         if run is None or known != stamp:
-            run = read_run(entry.path, rounds=follower.update())
-        self._followed[name] = (follower, run, stamp)
-        while len(self._followed) > FOLLOWED:
-            self._followed.popitem(last=False)
-        return replace(run, notes=[*run.notes, *follower.notes()])
+            run = read_run(entry.path, rounds=file.update())
+        self._open[name] = (file, run, stamp)
+        while len(self._open) > OPEN:
+            self._open.popitem(last=False)
+        return replace(run, notes=[*run.notes, *file.notes()])
 
     def paths(self, names: Sequence[str]) -> list[Path] | None:
         with self._lock:
@@ -159,7 +160,7 @@ def read_entry(entry: Entry, stamp: Stamp) -> None:
     }
     notes: list[str] = []
     if "summary.json" in changed:
-        entry.summary = read_shape(entry.path / "summary.json", Summary, notes)
+        entry.summary = read_json(entry.path / "summary.json", Summary.read, notes)
     if entry.summary is None and ("config.yaml" in changed or not entry.config):
         # YAML is slow to read, and what a finished run is stands in its summary too.
         entry.config = parse_config(read_text(entry.path / "config.yaml", notes), notes)
@@ -167,10 +168,10 @@ def read_entry(entry: Entry, stamp: Stamp) -> None:
         about = changed["rounds.jsonl"]
         rounds = last_rounds(entry.path / "rounds.jsonl", about[1] if about else 0)
         scored = next((r for r in reversed(rounds) if r.readouts), None)
-        entry.scores = slim(scored.readouts) if scored and scored.readouts else {}
-        entry.tail = [r.model_copy(update={"readouts": None}) for r in rounds[-RECENT:]]
+        entry.scores = (without_clients(scored).readouts if scored else None) or {}
+        entry.tail = [replace(r, readouts=None) for r in rounds[-RECENT:]]
     if "status.json" in changed:
-        entry.status = read_shape(entry.path / "status.json", Status, notes) or Status()
+        entry.status = read_json(entry.path / "status.json", Status.read, notes) or Status()
     entry.stamp = stamp
 
 
@@ -192,14 +193,12 @@ def describe(name: str, entry: Entry, now: float) -> dict[str, Any]:
     running = state == "running"
     return {
         "name": name,
-        "algorithm": title(algorithm or ""),
+        "algorithm": algorithm_label(algorithm or ""),
         "state": state,
         "round": done,
         "rounds": rounds,
         "left": round(each * (rounds - done)) if running and each is not None else None,
-        "amp": numbers.amp if numbers else None,
-        "fm": numbers.fm if numbers else None,
-        "wlp": numbers.wlp if numbers else None,
+        "metrics": {name: numbers[name] if numbers else None for name in METRICS},
         "active": len(status.active) if running else 0,
         "refused": len(tail[-1].refused) if tail else 0,
         "reason": status.reason[:300] if state in ("failed", "stopped") else "",

@@ -1,21 +1,20 @@
-"""Follows rounds.jsonl while it grows, keeping little of it in memory."""
+"""rounds.jsonl while it grows: what is new is read, and little of it kept in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
+from fedkf.core.records import Round
+from fedkf.core.shapes import Damage, parse_json
 from fedkf.report.files import MEGABYTE, Unreadable, read_part
-from fedkf.report.records import Round, Score
 
 BLOCK = 4 * MEGABYTE
 TAILS = (32 << 10, MEGABYTE, 16 * MEGABYTE)
 
 
-class Follower:
+class RoundsFile:
     """The rounds of one run: the last with every client's accuracy, those before without."""
 
     def __init__(self, path: Path) -> None:
@@ -70,15 +69,14 @@ class Follower:
         while self.rounds and self.rounds[-1].round >= record.round:
             self.rounds.pop()  # done again
         if record.readouts:
-            self._slim()
+            self._forget_clients()
         self.rounds.append(record)
 
-    def _slim(self) -> None:
+    def _forget_clients(self) -> None:
         """Drop the clients' accuracies of the round that is no longer the last."""
         for index in range(len(self.rounds) - 1, -1, -1):
-            record = self.rounds[index]
-            if record.readouts:
-                self.rounds[index] = record.model_copy(update={"readouts": slim(record.readouts)})
+            if self.rounds[index].readouts:
+                self.rounds[index] = without_clients(self.rounds[index])
                 return
 
     def notes(self) -> list[str]:
@@ -92,16 +90,17 @@ class Follower:
 
 
 def parse(line: bytes) -> Round | None:
+    """A line of rounds.jsonl, or None if it is damaged."""
     try:
-        return Round.model_validate_json(line)
-    except ValidationError:
+        return Round.read(parse_json(line))
+    except Damage:
         return None
 
 
-def slim(readouts: Mapping[str, Score]) -> dict[str, Score]:
-    """The numbers without every client's accuracy."""
-    none: dict[str, Any] = {"clients": [], "accuracy": []}
-    return {name: score.model_copy(update=none) for name, score in readouts.items()}
+def without_clients(record: Round) -> Round:
+    """The round with its numbers, but not every client's accuracy."""
+    scores = {name: score.without_clients() for name, score in (record.readouts or {}).items()}
+    return replace(record, readouts=scores or None)
 
 
 def last_rounds(path: Path, size: int) -> list[Round]:

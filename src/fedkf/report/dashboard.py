@@ -20,11 +20,13 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from fedkf import __version__
-from fedkf.report import charts, interactive
+from fedkf.charts import plotly_backend
+from fedkf.metrics import METRICS
+from fedkf.report import figures
+from fedkf.report.listing import Listing
 from fedkf.report.page import build, policy, refusals, templates
 from fedkf.report.runs import Run, labelled, read_run
 from fedkf.report.samples import Samples, cached
-from fedkf.report.watch import Watch
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COMPARED = 8
@@ -98,27 +100,29 @@ def message(code: int, text: str) -> HTMLResponse:
 
 def create(folder: Path, token: str | None = None) -> Starlette:
     """The application; nothing in it writes, and it opens only what it found in the folder."""
-    watch = Watch(folder)
+    listing = Listing(folder)
 
     async def home(request: Request) -> Response:
         page = templates().get_template("dashboard.html")
-        return HTMLResponse(page.render(folder=str(folder), version=__version__))
+        return HTMLResponse(
+            page.render(folder=str(folder), version=__version__, metrics=METRICS.values())
+        )
 
     async def runs(request: Request) -> Response:
         since = request.query_params.get("since", "0")
         number = int(since) if since.isascii() and since.isdigit() and len(since) < 16 else 0
-        return JSONResponse(await run_in_threadpool(watch.changes, number))
+        return JSONResponse(await run_in_threadpool(listing.changes, number))
 
     async def compare(request: Request) -> Response:
         names = request.query_params.getlist("run")[:COMPARED]
-        answer = await run_in_threadpool(details, watch, names)
+        answer = await run_in_threadpool(details, listing, names)
         if answer is None:
             return JSONResponse({"error": "no such run"}, 404)
         return JSONResponse(answer)
 
     async def report(request: Request) -> Response:
         names = request.query_params.getlist("run")[:COMPARED]
-        page = await run_in_threadpool(full_report, watch, names)
+        page = await run_in_threadpool(full_report, listing, names)
         if page is None:
             return message(404, "There is no such run. It may have been deleted or renamed.")
         return HTMLResponse(page, headers={"Content-Security-Policy": policy()})
@@ -152,16 +156,16 @@ async def explain(request: Request, error: Exception) -> Response:
     return message(code, texts.get(code, "This cannot be answered."))
 
 
-def details(watch: Watch, names: list[str]) -> dict[str, Any] | None:
+def details(listing: Listing, names: list[str]) -> dict[str, Any] | None:
     """Charts of the runs that are looked at, who is active, and whose uploads were refused."""
-    runs = watch.runs(names)
+    runs = listing.runs(names)
     if runs is None:
         return None
-    drawn = {kind: [c for c in charts.KINDS[kind](runs) if c.series] for kind in SHOWN}
+    drawn = {kind: figures.charts(kind, runs) for kind in SHOWN}
     return {
-        "charts": {k: [interactive.figure(c) for c in v] for k, v in drawn.items() if v},
+        "charts": {k: [plotly_backend.figure(c) for c in v] for k, v in drawn.items() if v},
         "runs": [
-            about(name, run, watch.entries[name].row["state"] == "running")
+            about(name, run, listing.entries[name].row["state"] == "running")
             for name, run in zip(names, runs, strict=True)
         ],
     }
@@ -177,8 +181,8 @@ def about(name: str, run: Run, running: bool) -> dict[str, Any]:
     }
 
 
-def full_report(watch: Watch, names: list[str]) -> str | None:
-    paths = watch.paths(names) if names else None
+def full_report(listing: Listing, names: list[str]) -> str | None:
+    paths = listing.paths(names) if names else None
     if not paths:
         return None
     runs = labelled([read_run(path) for path in paths])

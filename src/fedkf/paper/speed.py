@@ -1,0 +1,165 @@
+"""From finished runs to the paper's tables of speed: rounds, time and data to a target."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fedkf.charts.labels import algorithm_label
+from fedkf.paper import published
+from fedkf.paper.analyses import by_config, named
+from fedkf.paper.grid import ROW, solution
+from fedkf.paper.published import DATA, Published, Reached
+from fedkf.paper.scales import STANDS_FOR, Scale
+from fedkf.paper.tables import Cell, Column, ResultTable
+from fedkf.runs.collect import READOUTS, Group
+from fedkf.runs.suite import Finished
+
+
+def first_round(run: Finished, readout: str, target: float) -> int | None:
+    """The first evaluated round with AMP at least `target`."""
+    for record in run.rounds:
+        score = (record.readouts or {}).get(readout)
+        found = score["amp"] if score else None
+        if found is not None and found >= target:
+            return record.round
+    return None
+
+
+def seconds(run: Finished) -> float:
+    """Time of training and aggregation; evaluation and checkpoints are apart."""
+    return run.summary.seconds["train"] + run.summary.seconds["aggregate"]
+
+
+def sent(run: Finished, rounds: int) -> float:
+    """Megabytes down and up in the first rounds."""
+    return sum(sum(record.bytes.values()) for record in run.rounds[:rounds]) / 1e6
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Something that rounds cost: what a run's first rounds took, and what the paper says."""
+
+    name: str
+    unit: str
+    digits: int
+    amount: Callable[[Finished, int], float]
+    published: Mapping[tuple[str, str, str], Reached]
+
+
+def to_target(cost: Cost, groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
+    """How much of something each solution needs for the AMP of FedAvg (ACA) after its last round.
+
+    Seed by seed: a solution's run is held against FedAvg's with the same seed.
+    """
+    tables, told = [], bool(cost.published)
+    for config, members in by_config(groups).items():
+        fedavg = next((g for g in members if g.point[ROW] == "fedavg"), None)
+        finals = {run.summary.seed: run.final("aca") for run in (fedavg.runs if fedavg else ())}
+        targets = {seed: n["amp"] for seed, n in finals.items() if n and n["amp"] is not None}
+        rows = {}
+        for group in members:
+            for readout in READOUTS:
+                paper = cost.published.get((STANDS_FOR.get(config, ""), group.point[ROW], readout))
+                needed = replace(
+                    reach(cost, group, readout, targets), beside=show_reached(paper, cost.unit)
+                )
+                row = rows[solution(group.point[ROW], readout)] = [needed]
+                if told:
+                    row.append(speedup(cost, needed, fedavg, paper))
+        unit = cost.unit
+        columns = [
+            Column("", cost.name, digits=cost.digits, lower=True, unit=unit, unit_latex=unit)
+        ]
+        if told:
+            columns.append(Column("", "speed-up", digits=1, ranked=False))
+        notes = [
+            "To the AMP that FedAvg (ACA) has after its last round, with the same seed; the rule "
+            "is the same for FedAvg, which may have been there before.",
+            scale.differs() if told else scale.about,
+        ]
+        where = named(config) if told else DATA.get(config, config)
+        title = f"{cost.name} to FedAvg's AMP on {where}, α = 0.1"
+        tables.append(ResultTable(title, "solution", columns, rows, notes))
+    return tables
+
+
+def reach(cost: Cost, group: Group, readout: str, targets: Mapping[int, float]) -> Cell:
+    """What it cost to reach each seed's target; "> …" where none did, with a count where some."""
+    known = [run for run in group.runs if run.summary.seed in targets]
+    found = [(run, first_round(run, readout, targets[run.summary.seed])) for run in known]
+    values = tuple(cost.amount(run, rounds) for run, rounds in found if rounds is not None)
+    if not known or len(values) == len(known):
+        return Cell(values)
+    if not values:
+        most = statistics.fmean(cost.amount(run, run.summary.rounds) for run in known)
+        return Cell((), text=f"> {most:.{cost.digits}f}")
+    text = f"{statistics.fmean(values):.{cost.digits}f} ({len(values)} of {len(known)} seeds)"
+    return Cell(values, text=text)
+
+
+def speedup(cost: Cost, needed: Cell, fedavg: Group | None, told: Reached | None) -> Cell:
+    """What all rounds of FedAvg cost, over what was needed; "< 1" if it was not reached."""
+    beside = "" if told is None else f"{'' if told.within else '< '}{told.speedup:g}"
+    whole = [cost.amount(run, run.summary.rounds) for run in (fedavg.runs if fedavg else ())]
+    if needed.mean is not None and whole:
+        return Cell((statistics.fmean(whole) / needed.mean,), beside=beside)
+    return Cell(text="< 1" if needed.text else None, beside=beside)
+
+
+def show_reached(reached: Reached | None, unit: str) -> str:
+    if reached is None:
+        return ""
+    sign = "" if reached.within else "> "
+    return f"{sign}{reached.amount:g}{f' {unit}' if unit else ''}"
+
+
+def rounds_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
+    """Rounds, beside the paper's."""
+    told = published.rounds_to_target()
+    return to_target(Cost("rounds", "", 0, lambda run, rounds: rounds, told), groups, scale)
+
+
+def time_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
+    """Seconds, every round of a run taken to last as long as its mean; beside the paper's."""
+
+    def spent(run: Finished, rounds: int) -> float:
+        return rounds * seconds(run) / run.summary.rounds
+
+    return to_target(Cost("time", "s", 1, spent, published.time_to_target()), groups, scale)
+
+
+def bytes_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
+    """Megabytes; the paper has no such table."""
+    return to_target(Cost("data sent", "MB", 1, sent, {}), groups, scale)
+
+
+def time(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
+    """Seconds of all rounds, one client after the other, and the ratio to FedAvg."""
+    tables = []
+    for config, members in by_config(groups).items():
+        told = {a: s for (d, a), s in published.time().items() if d == STANDS_FOR.get(config)}
+        base = next((g for g in members if g.point[ROW] == "fedavg"), None)
+        reference = statistics.fmean(map(seconds, base.runs)) if base and base.runs else None
+        rows = {}
+        for group in members:
+            name = group.point[ROW]
+            spent = tuple(seconds(run) for run in group.runs)
+            ratio = tuple(s / reference for s in spent) if reference else ()
+            paper = told.get(name)
+            rows[algorithm_label(name)] = [
+                Cell(spent, Published(paper, math.nan) if paper else None),
+                Cell(ratio, Published(paper / told["fedavg"], math.nan) if paper else None),
+            ]
+        columns = [
+            Column("", "time", digits=1, lower=True, unit="s", unit_latex="s"),
+            Column("", "ratio to FedAvg", digits=2, ranked=False),
+        ]
+        notes = ["Training and aggregation; evaluation is left out.", scale.differs()]
+        if any(run.config.engine.workers != 0 for g in members for run in g.runs):
+            notes.insert(0, "Some runs trained clients in parallel: their time is not serial.")
+        title = f"Time of all rounds on {named(config)}, α = 0.1"
+        tables.append(ResultTable(title, "solution", columns, rows, notes))
+    return tables
