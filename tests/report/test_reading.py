@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from folders import append, finish, record, write_run
 
+from fedkf import algorithms
 from fedkf.core.errors import UserError
-from fedkf.report.runs import find_runs, read_run, read_runs
+from fedkf.report.runs import WITHOUT_SHARED_MODEL, find_runs, read_run, read_runs
 
 
 def test_a_finished_run_reads_as_its_summary_says(three_runs: Path) -> None:
@@ -33,6 +34,11 @@ def test_runs_are_labelled_by_algorithm_and_by_folder_where_that_is_not_enough(
     write_run(tmp_path / "z", [[0.5, 1]], "fedkf")
     labels = [run.label for run in read_runs([tmp_path])]
     assert labels == ["FedAvg · one", "FedAvg · x/two", "FedAvg · y/two", "FedKF"]
+
+
+def test_the_algorithms_without_a_shared_model_are_known_without_loading_them() -> None:
+    found = {name for name in algorithms.names() if not algorithms.shares_model(name)}
+    assert found == WITHOUT_SHARED_MODEL
 
 
 def test_a_run_named_twice_is_read_once(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import yaml
 
-from fedkf import algorithms
 from fedkf.charts.labels import algorithm_label
 from fedkf.core.errors import UserError
 from fedkf.core.records import Numbers, Partition, Round, Score, Status, Summary, Traffic
@@ -22,6 +21,8 @@ from fedkf.report.rounds import RoundsFile
 READOUTS = ("oca", "aca")
 """The order in which readouts are shown; the first is what `fedkf export` takes."""
 
+WITHOUT_SHARED_MODEL = frozenset({"local"})
+"""Algorithms that end in a model for each site; to ask them would load torch, so a test does."""
 MARKS = ("config.yaml", "rounds.jsonl", "status.json", "summary.json")
 DEPTH = 4
 Value = TypeVar("Value")
@@ -51,7 +52,7 @@ class Run:
     @property
     def alone(self) -> bool:
         """Whether every client was judged by a model of its own."""
-        return not algorithms.shares_model(self.algorithm)
+        return self.algorithm in WITHOUT_SHARED_MODEL
 
     @property
     def data_hash(self) -> str | None:
