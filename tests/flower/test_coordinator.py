@@ -14,9 +14,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.error import Error
 from switchboard import Node, Switchboard
 
-from fedkf.cli.app import Stopped
-from fedkf.cli.deploy import follow
-from fedkf.cli.running import stop
+from fedkf.cli.coordinator import follow
+from fedkf.cli.interruption import Stopped, interrupt
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
 from fedkf.flower.programs import free_port
@@ -100,7 +99,7 @@ def test_ctrl_c_before_flower_has_started_a_run_withdraws_it(
 ) -> None:
     submitted = job()
     settings = submitted.config()
-    before = signal.signal(signal.SIGALRM, stop)
+    before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(Stopped):

@@ -17,7 +17,7 @@ from fedkf.algorithms.perfedavg import PerFedAvg
 from fedkf.algorithms.pfedme import PFedMe
 from fedkf.algorithms.qffl import QFFL
 from fedkf.algorithms.scaffold import Scaffold
-from fedkf.cli.tables import algorithms_table
+from fedkf.cli.algorithms import algorithms_table
 from fedkf.core.algorithm import LocalLoss
 from fedkf.core.client import Client
 from fedkf.core.payload import Payload

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedkf.cli.app import err, out
+from fedkf.cli.consoles import err, out, show
 from fedkf.cli.tables import table
 from fedkf.core.errors import UserError, nearest
 
@@ -52,7 +52,7 @@ def get_(
         raise UserError(f"no data set {name!r}; {nearest(name, DATASETS)}")
     dataset = DATASETS[name]
     if data_dir is None and (found := find(dataset)):
-        out.print(f"{name} is here: {found[1][0].path}", soft_wrap=True)
+        show(f"{name} is here: {found[1][0].path}")
         return
     bar = Progress(
         TextColumn("{task.description}"),
@@ -72,4 +72,4 @@ def get_(
     with bar:
         paths = get(dataset, data_dir / name if data_dir else None, mirror, progress)
     for path in paths:
-        out.print(str(path), soft_wrap=True)
+        show(str(path))

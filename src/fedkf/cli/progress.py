@@ -14,6 +14,10 @@ from rich.progress import Progress as RichProgress
 
 from fedkf.core.client import Reply
 from fedkf.core.federation import Observer, Record
+from fedkf.metrics import METRICS
+
+PAPER = ("amp", "fm", "wlp")
+"""The metrics that are followed round by round; the others are in the records."""
 
 
 class Progress(Observer):
@@ -62,7 +66,7 @@ class Lines(Progress):
         super().round_finished(record)
         each, left = self.pace(record["round"])
         self.say(
-            f"{self.title}  round {record['round']}/{self.rounds}  {scores(record)}  "
+            f"{self.title}  round {record['round']}/{self.rounds}  {in_short(record)}  "
             f"{each:.2f} s/round  {left} left"
         )
 
@@ -103,18 +107,25 @@ class Bar(Progress):
     def round_finished(self, record: Record) -> None:
         super().round_finished(record)
         each, left = self.pace(record["round"])
-        text = f"{scores(record)}  {each:.2f} s/round  {left} left"
+        text = f"{in_short(record)}  {each:.2f} s/round  {left} left"
         self.bar.update(self.task, completed=record["round"], text=text)
 
 
-def scores(record: Record) -> str:
-    """AMP, FM and WLP of each readout in a few words."""
+def in_short(record: Record) -> str:
+    """The paper's metrics of each readout in a few words."""
     parts = []
     for name, score in (record["readouts"] or {}).items():
         if score["amp"] is not None:
-            parts.append(
-                f"{name.upper()} AMP {100 * score['amp']:.1f} FM {score['fm']:.4f} "
-                f"WLP {100 * score['wlp']:.1f}"
-                + (f" ({len(score['clients'])} of {score['of']} clients)" if "of" in score else "")
+            numbers = " ".join(
+                f"{METRICS[key].label} {METRICS[key].show(score[key])}" for key in PAPER
             )
+            some = f" ({len(score['clients'])} of {score['of']} clients)" if "of" in score else ""
+            parts.append(f"{name.upper()} {numbers}{some}")
     return " | ".join(parts)
+
+
+def make_progress(rounds: int, title: str, quiet: bool, console: Console) -> Progress:
+    """A bar on a terminal, lines elsewhere, next to nothing if quiet."""
+    if quiet:
+        return Progress(rounds, title, console)
+    return (Bar if console.is_terminal else Lines)(rounds, title, console)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
+from fedkf.metrics import METRICS
+
+if TYPE_CHECKING:
+    from fedkf.runs.comparison import Gain
+
 
 def table(title: str, *columns: str) -> Table:
+    """An empty table: texts in the first column, numbers in the others."""
     made = Table(
         title=title,
         box=box.SIMPLE_HEAD,
@@ -22,92 +28,37 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
+def percent(value: float | None, signed: bool = False) -> str:
+    """A fraction in percent, or a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
+
+
+def scores(values: Mapping[str, float | None]) -> str:
+    """The metrics of one readout in a few words."""
+    known = [metric for metric in METRICS.values() if metric.name in values]
+    return ", ".join(f"{metric.label} {metric.show(values[metric.name])}" for metric in known)
+
+
 def results_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
-    """AMP, FM and WLP of every algorithm and readout."""
-    made = table("", "algorithm", "readout", "AMP %", "FM", "WLP %")
+    """Every metric of every algorithm and readout."""
+    made = table("", "algorithm", "readout", *(metric.heading for metric in METRICS.values()))
     for name, summary in summaries.items():
         for readout, score in summary["readouts"].items():
             if score["amp"] is None:
-                made.add_row(name, readout.upper(), "no test data", "", "")
+                made.add_row(name, readout.upper(), "no test data")
                 continue
-            numbers = (
-                f"{100 * score['amp']:.1f}",
-                f"{score['fm']:.4f}",
-                f"{100 * score['wlp']:.1f}",
-            )
+            numbers = [metric.show(score.get(metric.name)) for metric in METRICS.values()]
             part = f" ({score['judged']} of {score['of']} clients)" if "of" in score else ""
             made.add_row(name, readout.upper() + part, *numbers)
     return made
 
 
-def clients_table(
-    partition: Mapping[str, Any], accuracies: Mapping[str, Sequence[float | None]]
-) -> Table:
-    """Accuracy of every client under each model."""
-    made = table("accuracy of each client, %", "client", "train", "test", *accuracies)
-    for k, client in enumerate(partition["clients"]):
-        shown = [
-            "–" if row[k] is None else f"{100 * row[k]:.1f}"  # type: ignore[operator]
-            for row in accuracies.values()
-        ]
-        made.add_row(client["name"], str(client["train"]), str(client["test"]), *shown)
-    return made
-
-
-def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What each algorithm needs, discloses and costs; the paper's own word where it differs."""
-    made = table(
-        "per round and client: bytes in models, passes outside the steps over all its data; "
-        "per batch: passes forward/backward",
-        "algorithm",
-        "fair",
-        "proxy",
-        "discloses",
-        "down",
-        "up",
-        "classifier",
-        "generator",
-        "outside",
-    )
-    for row in rows:
-        passes, outside, discloses = row["passes"], row["passes_outside"], row["discloses"]
-        made.add_row(
-            row["name"],
-            beside(row, "fairness_aware", yes(row["fairness_aware"]), yes),
-            beside(row, "needs_proxy_data", yes(row["needs_proxy_data"]), yes),
-            beside(
-                row, "leaks", ", ".join(discloses), lambda leaks: "more" if leaks else "no more"
-            ),
-            f"{row['bytes_down']:g}",
-            f"{row['bytes_up']:g}",
-            beside(row, "passes", classifier(passes), classifier),
-            beside(row, "passes", generator(passes), generator),
-            classifier(outside) if any(outside.values()) else "",
-        )
-    return made
-
-
-def beside(row: Mapping[str, Any], key: str, ours: str, show: Callable[[Any], str]) -> str:
-    """Ours, and what the paper prints if that is something else."""
-    theirs = show(row["paper"][key]) if key in row["differs"] else ours
-    return ours if theirs == ours else f"{ours} (paper: {theirs})"
-
-
-def yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def leakage(leaks: bool) -> str:
-    return "leaks" if leaks else "no leakage"
-
-
-def through(model: str, passes: Mapping[str, float]) -> str:
-    return f"{passes[f'{model}_forward']:g}/{passes[f'{model}_backward']:g}"
-
-
-def classifier(passes: Mapping[str, float]) -> str:
-    return through("classifier", passes)
-
-
-def generator(passes: Mapping[str, float]) -> str:
-    return through("generator", passes)
+def gain_table(gain: Gain) -> Table:
+    """What federating gains each client over training alone."""
+    rows = table(f"gain of federating: {gain.title}", "client", "federated %", "alone %", "gain")
+    for name, a, b in zip(gain.names, gain.federated, gain.alone, strict=True):
+        more = a - b if a is not None and b is not None else None
+        rows.add_row(name, percent(a), percent(b), percent(more, signed=True))
+    return rows

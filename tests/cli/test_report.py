@@ -84,7 +84,7 @@ def test_figures_are_written_in_the_formats_asked_for(
     assert (tmp_path / "a" / "b.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_looking_does_not_wait_for_torch(tmp_path: Path) -> None:
+def test_reports_do_not_wait_for_torch(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [[0.5, 1.0]])
     program = """
 import sys

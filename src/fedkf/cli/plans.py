@@ -1,8 +1,7 @@
-"""`fedkf sweep`, and what a person sees while many runs go on."""
+"""Many runs at a time, with one display for all of them."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,29 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedkf.cli.app import Stopped, err, out
-from fedkf.cli.running import stop
-from fedkf.core.errors import FedkfError, UserError
-from fedkf.paper.grid import grid_table
-from fedkf.paper.tables import ResultTable, write
-from fedkf.runs import suite
-from fedkf.runs.collect import gather
+from fedkf.cli.consoles import err, show
+from fedkf.cli.interruption import interruptible
+from fedkf.cli.options import refuse_file
+from fedkf.core.errors import FedkfError
+from fedkf.paper.tables import ResultTable
 from fedkf.runs.suite import Finished, Plan
 from fedkf.runs.sweep import Failure, Watcher, cores, sweep
-
-
-def run_sweep(
-    path: Path, folder: Path | None, jobs: int | None, records: Path | None, quiet: bool
-) -> None:
-    """Run a suite and print its table."""
-    plans = suite.read(path).plans
-    folder = folder or Path("runs") / path.stem
-    finished, failures = run_plans(plans, folder, jobs, records, quiet=quiet)
-    table = grid_table(path.stem, gather(plans, finished))
-    write([table], folder, "table")
-    print_tables([table])
-    out.print(f"files: {folder}", soft_wrap=True)
-    raise_failures(failures, folder)
 
 
 def run_plans(
@@ -43,31 +26,21 @@ def run_plans(
     folder: Path,
     jobs: int | None = None,
     records: Path | None = None,
-    look_in: Sequence[Path] = (),
     quiet: bool = False,
 ) -> tuple[dict[str, Finished], list[Failure]]:
     """Run what is not finished, with one display for all of it."""
+    if not plans:
+        return {}, []
     refuse_file(folder)
     jobs = jobs or cores()
     display = Display(err, jobs, quiet)
-    previous = signal.signal(signal.SIGTERM, stop)
-    try:
-        with display.shown():
-            return sweep(plans, folder, jobs, records, look_in, display)
-    except KeyboardInterrupt:
-        raise Stopped(
-            f"stopped; nothing that was finished is lost, the same command goes on ({folder})"
-        ) from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def refuse_file(folder: Path) -> None:
-    if folder.is_file():
-        raise UserError(f"--out {folder} is a file, not a folder")
+    sentence = f"stopped; nothing that was finished is lost, the same command goes on ({folder})"
+    with interruptible(sentence), display.shown():
+        return sweep(plans, folder, jobs, records, watcher=display)
 
 
 def raise_failures(failures: Sequence[Failure], folder: Path) -> None:
+    """End with the first run that failed, if any did."""
     if failures:
         first = failures[0]
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -77,11 +50,11 @@ def raise_failures(failures: Sequence[Failure], folder: Path) -> None:
         )
 
 
-def print_tables(tables: Sequence[ResultTable]) -> None:
+def show_tables(tables: Sequence[ResultTable]) -> None:
     """As Markdown, narrow enough for a terminal: one group of columns at a time."""
     for table in tables:
         for part in table.groups():
-            out.print(part.markdown(), soft_wrap=True)
+            show(part.markdown())
 
 
 class Display(Watcher):

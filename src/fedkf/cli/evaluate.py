@@ -1,0 +1,93 @@
+"""`fedkf evaluate`: what the trained model does for each client and each class."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedkf.cli.consoles import out, say, show
+from fedkf.cli.options import ObjectOption, ReadoutOption, RunArgument
+from fedkf.cli.tables import percent, scores, table
+
+
+def evaluate(
+    run: RunArgument,
+    data: Annotated[
+        Path | None, typer.Option(help="New data: an .npz file or a folder of images.")
+    ] = None,
+    mixtures: Annotated[
+        int, typer.Option(metavar="Q", min=0, help="Also on Q random mixtures of the clients.")
+    ] = 0,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Another run, such as `local`: gain per client."),
+    ] = None,
+    readout: ReadoutOption = "oca",
+    as_json: ObjectOption = False,
+) -> None:
+    """What the trained model does for each client and each class."""
+    from fedkf.runs.assessment import add_mixtures, assess
+    from fedkf.runs.comparison import add_gain
+
+    result = assess(run, readout, data, against, say)
+    if mixtures:
+        add_mixtures(result, mixtures)
+    if against is not None:
+        add_gain(result, run, against)
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        show_evaluation(result)
+
+
+def show_evaluation(result: dict[str, Any]) -> None:
+    """Tables of clients and classes, then the metrics in a sentence."""
+    gains = "gain" in result["clients"][0]
+    more = ("against %", "gain") if gains else ()
+    rows = table("", "client", "tested", "accuracy %", *more)
+    for c in result["clients"]:
+        extra = (percent(c["against"]), percent(c["gain"], signed=True)) if gains else ()
+        rows.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]), *extra)
+    out.print(rows)
+    if "amp" not in result:
+        show("no client has test data")
+        return
+    text = f"{result['readout'].upper()}: {scores(result)}"
+    if "classes" in result:
+        show_classes(result)
+        sure = result["calibration"]
+        text += (
+            f"; on average {percent(sure['confidence'])} % sure and "
+            f"{percent(sure['accuracy'])} % right, calibration error "
+            f"{percent(sure['expected_calibration_error'])}"
+        )
+    else:
+        text += "; every client judged by its own model, there is no shared one"
+    show(text)
+    if "mixtures" in result:
+        show_mixtures(result["mixtures"])
+
+
+def show_classes(result: dict[str, Any]) -> None:
+    """How well each class is known, and what it is taken for."""
+    classes = table("", "class", "tested", "accuracy %", "most often taken for")
+    for k, c in enumerate(result["classes"]):
+        wrong = [n if j != k else 0 for j, n in enumerate(result["confusion"][k])]
+        most = max(wrong)
+        taken = f"{result['classes'][wrong.index(most)]['name']} ({most})" if most else ""
+        classes.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]), taken)
+    out.print(classes)
+
+
+def show_mixtures(found: dict[str, Any]) -> None:
+    """How a population that mixes the clients in other shares would fare."""
+    drawn = found["drawn"]
+    show(
+        f"{found['count']} random mixtures of the clients: {percent(drawn['mean'])} % on average, "
+        f"{percent(drawn['tenth'])} % at the tenth percentile, {percent(drawn['least'])} % at "
+        f"worst; worst within χ² {found['radius']:g} of the pooled one: {percent(found['worst'])} "
+        f"%; no mixture falls below {percent(found['bound'])} % (WLP, the paper's bound)"
+    )

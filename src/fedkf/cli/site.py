@@ -1,0 +1,68 @@
+"""`fedkf site`: take part in experiments with data that stays here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedkf.cli.consoles import show
+from fedkf.cli.options import NeededConfigArgument, SetOption, needs_flower, resolve
+
+commands = typer.Typer(
+    name="site",
+    help="Take part with data that stays here.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    callback=needs_flower,
+)
+SiteFolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The site's folder.")]
+
+
+@commands.command("init")
+def init(
+    folder: SiteFolderArgument,
+    name: Annotated[str, typer.Option(help="Of the site; the coordinator registers it.")],
+    address: Annotated[str, typer.Option("--coordinator", metavar="HOST:PORT")],
+    certificate: Annotated[Path, typer.Option(help="The coordinator's ca.crt.")],
+) -> None:
+    """Make a site's folder with its key and its file."""
+    from fedkf.flower.site import FILE, SiteFolder
+
+    SiteFolder(folder).create(name, address, certificate)
+    show(
+        f"made {folder}; say in {folder / FILE} where the data is, and give "
+        f"{folder / 'node.pub'} to the coordinator"
+    )
+
+
+@commands.command("check")
+def check(
+    folder: SiteFolderArgument,
+    config: NeededConfigArgument,
+    set_: SetOption = None,
+) -> None:
+    """Whether this site would take part in an experiment, and what it would send."""
+    from fedkf.flower.settings import outgoing
+    from fedkf.flower.site import Host, SiteFolder
+
+    settings, _ = resolve(config, set_)
+    host = Host(SiteFolder(folder), outgoing(settings), "0" * 8)
+    about = host.introduction()
+    kinds = ["weights", *host.algorithm.discloses, "counts of correct and of tested samples"]
+    if "losses" in host.site.share:
+        kinds.append("training losses")
+    show(
+        f"{host.site.name} would take part: {about.train} training and {about.test} test "
+        f"samples of shape {list(about.shape)}; it would send these two numbers, this shape, "
+        f"{', '.join(kinds)}"
+    )
+
+
+@commands.command("start")
+def start(folder: SiteFolderArgument) -> None:
+    """Connect to the coordinator, until stopped (Flower's SuperNode)."""
+    from fedkf.flower.site import SiteFolder
+
+    SiteFolder(folder).start()

@@ -1,0 +1,100 @@
+"""A finished run judged on its clients' test samples, or on new data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedkf.core.errors import UserError
+from fedkf.data import sources
+from fedkf.data.federated import as_floats
+from fedkf.data.source import Say
+from fedkf.metrics import METRICS
+from fedkf.runs.comparison import trained_alone
+from fedkf.runs.evaluation import Group, evaluate
+from fedkf.runs.mixtures import mixtures
+from fedkf.runs.personalize import data_of
+from fedkf.runs.prediction import with_channels
+from fedkf.runs.store import RunFolder
+from fedkf.runs.trained import Trained, load
+
+
+def assess(
+    run: Path, readout: str, data: Path | None, against: Path | None, say: Say
+) -> dict[str, Any]:
+    """What a run's model does for each client and class, on `data` where that is given.
+
+    `against` is the run that the result will be compared with, which new data rules out.
+    """
+    folder = RunFolder(run)
+    if data is not None and against is not None:
+        raise UserError(
+            "--against compares runs on the data they share; it does not go with --data"
+        )
+    if trained_alone(folder):
+        if data is not None:
+            raise UserError(f"{run} trained every client alone, so it has no model for --data")
+        result = own_models(folder, readout)
+    else:
+        trained = load(run, readout)
+        if data is not None:
+            result = evaluate(trained, new_groups(trained, data, say), trained.class_names)
+        else:
+            result = evaluate(trained.model, own_groups(folder, say), trained.class_names)
+    return {"run": str(run), "readout": readout, **result}
+
+
+def add_mixtures(result: dict[str, Any], count: int) -> None:
+    """Add how random mixtures of the clients would fare, where any was tested."""
+    if "amp" in result:
+        accuracies = [c["accuracy"] for c in result["clients"]]
+        sizes = [c["tested"] for c in result["clients"]]
+        result["mixtures"] = mixtures(accuracies, sizes, count, np.random.default_rng(0))
+
+
+def own_models(folder: RunFolder, readout: str) -> dict[str, Any]:
+    """What a run without a shared model found: each client under its own."""
+    score = folder.rounds()[-1]["readouts"][readout]
+    clients = folder.read_json("partition.json")["clients"]
+    rows = [
+        {"name": clients[k]["name"], "tested": clients[k]["test"], "accuracy": accuracy}
+        for k, accuracy in zip(score["clients"], score["accuracy"], strict=True)
+    ]
+    return {**{key: score[key] for key in METRICS if key in score}, "clients": rows}
+
+
+def own_groups(folder: RunFolder, say: Say) -> list[Group]:
+    """The test samples of the run's own clients."""
+    config = folder.config()
+    if config is None:
+        raise UserError(f"{folder.path} holds no config.yaml, so its data is unknown; give --data")
+    _, data = data_of(folder, config, say)
+    parts = [(name, data.client(k)) for k, name in enumerate(data.names)]
+    return [(name, part.test_images, part.test_labels) for name, part in parts]
+
+
+def new_groups(trained: Trained, path: Path, say: Say) -> list[Group]:
+    """New data as groups by owner, or as one group; inputs as the trained model takes them."""
+    kind = "folder" if path.is_dir() else "npz"
+    image = len(trained.shape) == 3
+    if kind == "folder" and not image:
+        raise UserError(f"the model takes inputs of shape {list(trained.shape)}, not images")
+    square = image and trained.shape[1] == trained.shape[2]
+    size = trained.shape[1] if kind == "folder" and square else None
+    source = sources.load(kind, str(path), trained.class_names, size, say, least_classes=1)
+    if source.images != image or (not image and source.inputs.shape[1:] != trained.shape):
+        shape = list(source.inputs.shape[1:])
+        raise UserError(f"{path} has inputs of shape {shape}, not {list(trained.shape)}")
+    everything = np.arange(len(source.labels))
+    owners = np.zeros_like(everything) if source.owners is None else source.owners
+    names = list(source.owner_names) or [path.name]
+    groups = []
+    for k, name in enumerate(names):
+        chosen = everything[owners == k]
+        x = as_floats(source, chosen)
+        x = with_channels(x, trained.shape[0]) if image else x
+        groups.append((name, x, torch.from_numpy(source.labels[chosen])))
+    return groups
