@@ -61,9 +61,9 @@ class GeneratedSamples(Samples):
 class FrozenGenerator(GeneratedSamples):
     """Draws from a generator that came down and does not learn here."""
 
-    @torch.no_grad()
     def draw(self) -> Tensor:
-        return super().draw()
+        with torch.no_grad():
+            return super().draw()
 
 
 class TrainedGenerator(GeneratedSamples):
