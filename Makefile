@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 LEAN := $(VENV)/.lean
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: setup demo test test-browser test-deployment lint format bench clean
+.PHONY: setup demo test test-browser test-deployment fuzz lint format bench clean
 
 setup: $(READY)
 
@@ -35,6 +35,11 @@ test-browser: setup
 # A coordinator and three sites over TLS as real processes; some die. About ten minutes.
 test-deployment: setup
 	@$(BIN)/python -m pytest -m deployment -x tests/flower
+
+# Configurations, data files, run folders and uploads gone wrong in many ways. About five minutes;
+# FEDKF_FUZZ_SEED=1 tries others.
+fuzz: setup
+	@FEDKF_FUZZ=25 $(BIN)/python -m pytest -s tests/fuzz
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -112,6 +112,14 @@ def test_the_split_is_80_to_20_and_loses_nothing() -> None:
     assert len(data.client(2).test_labels) == 0
 
 
+def test_images_that_would_not_fit_into_the_memory_are_not_made() -> None:
+    source = Source(np.zeros((2, 1, 4, 4), np.uint8), np.arange(2), ["a", "b"])
+    with pytest.raises(
+        UserError, match=r"data\.image_size is 10000000, for which 2 images take 800"
+    ):
+        federate(source, [np.arange(2)], Preparation(image_size=10**7), Streams(0))
+
+
 def test_normalisation_is_per_channel_and_resizing_keeps_the_mean() -> None:
     images = np.full((2, 4, 4, 3), [0, 51, 255], np.uint8).transpose(0, 3, 1, 2)
     source = Source(images, np.arange(2), ["a", "b"])

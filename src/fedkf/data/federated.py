@@ -12,6 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedkf.core.client import ClientData
+from fedkf.core.errors import UserError
+from fedkf.core.limits import in_words, memory
 from fedkf.core.normalisation import normalise
 from fedkf.core.random import Streams
 from fedkf.data.partition import Indices
@@ -108,6 +110,7 @@ def federate(
 
     The first `train_fraction` of a shuffle trains; a client always keeps one sample to train on.
     """
+    check_size(source, prepare.image_size)
     random = streams.numpy_generator("split")
     train, test = [], []
     for part in parts:
@@ -136,6 +139,18 @@ def federate(
         names=list(names) or [f"client {k}" for k in range(len(parts))],
         class_names=source.class_names,
     )
+
+
+def check_size(source: Source, size: int | None) -> None:
+    """Refuse to make more of the images than this machine's memory holds."""
+    if size is not None and source.images:
+        count, channels = source.inputs.shape[:2]
+        needed = 4 * count * channels * size**2
+        if needed > memory():
+            raise UserError(
+                f"data.image_size is {size}, for which {count} images take {in_words(needed)}, "
+                f"more than the {in_words(memory())} that are kept in this machine's memory"
+            )
 
 
 def as_floats(source: Source, chosen: Indices) -> torch.Tensor:
