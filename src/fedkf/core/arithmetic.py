@@ -51,3 +51,8 @@ def distance(a: Weights, b: Weights) -> float:
         if a[name].is_floating_point()
     ]
     return math.sqrt(math.fsum(squares))
+
+
+def towards(start: Weights, end: Weights, rate: float) -> Weights:
+    """start + rate (end − start), in a form that is exactly `end` at rate 1."""
+    return combine(lambda e, s: e + (rate - 1) * (e - s), end, start)

@@ -1,0 +1,140 @@
+"""FedFTG (Zhang et al., 2022): the clients' models teach their average on samples made to be hard.
+
+The generator is the server's. It is shown labels as the active clients hold them, which takes their
+label counts, and seeks inputs on which the average is far from the models that know the label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.optimizers import memory_of, remember
+from fedkf.core.task import copy_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedkf.core.client import Client
+    from fedkf.core.payload import Payload, Weights
+    from fedkf.core.server import Server, Upload
+    from fedkf.core.task import Task
+
+
+@dataclass(frozen=True)
+class FedFTG(Algorithm):
+    """From w = Σ p_k w_k: min over w, max over θ of L_md − λ_cls L_cls − λ_dis L_dis."""
+
+    name: ClassVar[str] = "fedftg"
+    discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
+    uses_generator: ClassVar[bool] = True
+    tiny: ClassVar[Mapping[str, Any]] = dict(server_steps=1, server_batch=2)
+
+    server_steps: int = option(10, "I, batches of noise a round; 0 gives FedAvg", at_least=0)
+    generator_steps: int = option(1, "I_g, steps of the generator on each", at_least=0)
+    model_steps: int = option(5, "I_d, steps of the model on each", at_least=1)
+    server_batch: int = option(64, "samples in a batch", at_least=2)
+    server_lr: float = option(0.01, "learning rate of the model on the server", above=0)
+    lambda_cls: float = option(1.0, "weight of the generator's classification loss", at_least=0)
+    lambda_dis: float = option(1.0, "weight of the generator's diversity loss", at_least=0)
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        upload = super().local_update(client, down)
+        counts = client.data.labels.cpu().bincount(minlength=client.task.classes)
+        return upload.add("label_counts", {"count": counts})
+
+    def start(self, server: Server) -> State:
+        task, random = server.task, server.streams.torch_generator("labels of the generator")
+        labels = torch.randn(task.classes, task.noise, generator=random)
+        generator = task.initial_generator
+        dtype = next(t.dtype for t in generator.values() if t.is_floating_point())
+        state = super().start(server).add("generator", generator).add("adam", {})
+        return state.add("labels", {"embedding": labels.to(dtype)})
+
+    def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+        new = super().aggregate(server, state, uploads)
+        with server.own_work("fine-tuning") as random:
+            return new.replace(**self.fine_tune(server.task, new, uploads, random))
+
+    def fine_tune(
+        self, task: Task, state: State, uploads: Sequence[Upload], random: torch.Generator
+    ) -> dict[str, Weights]:
+        """The average and the generator after their game; Adam goes on from the last round."""
+        student = task.load("student", state["weights"]).eval()
+        generator = task.load("generator", state["generator"]).train()
+        embedding = state["labels"]["embedding"].to(task.device, copy=True).requires_grad_()
+        learns = [*generator.parameters(), embedding]
+        adam = torch.optim.Adam(learns, lr=task.generator_lr)
+        remember(adam, state["adam"])
+        sgd = torch.optim.SGD(student.parameters(), lr=self.server_lr)
+        models = [task.load(f"teacher {k}", u["weights"]).eval() for k, u in enumerate(uploads)]
+        ensemble = Ensemble(models, [u["label_counts"]["count"] for u in uploads])
+        for _ in range(self.server_steps):
+            labels = torch.multinomial(ensemble.counts, self.server_batch, True, generator=random)
+            noise = torch.randn(self.server_batch, task.noise, generator=random)
+            y, z = labels.to(task.device), noise.to(task.device, embedding.dtype)
+            for _ in range(self.generator_steps):
+                loss = self.generator_loss(ensemble, student, generator(z + embedding[y]), z, y)
+                adam.zero_grad(set_to_none=True)
+                loss.backward(inputs=learns)
+                adam.step()
+            with torch.no_grad():
+                x = generator(z + embedding[y])
+            for _ in range(self.model_steps):
+                sgd.zero_grad(set_to_none=True)
+                ensemble.discrepancy(student(x), x, y).backward()
+                sgd.step()
+        return {
+            "weights": copy_of(student),
+            "generator": copy_of(generator),
+            "labels": {"embedding": embedding.detach().cpu()},
+            "adam": memory_of(adam),
+        }
+
+    def generator_loss(
+        self, ensemble: Ensemble, student: nn.Module, x: Tensor, z: Tensor, y: Tensor
+    ) -> Tensor:
+        """−L_md + λ_cls L_cls + λ_dis L_dis: hard, yet of its label, and not all the same."""
+        hard = ensemble.discrepancy(student(x), x, y)
+        return (
+            -hard + self.lambda_cls * ensemble.loss(x, y) + self.lambda_dis * diversity_loss(x, z)
+        )
+
+
+class Ensemble:
+    """The clients' models, each counting for a label by its share α_k,y of the label's samples."""
+
+    def __init__(self, models: Sequence[nn.Module], counts: Sequence[Tensor]) -> None:
+        self.models = [model.requires_grad_(False) for model in models]
+        self.counts = torch.stack([*counts]).double().sum(0)
+        self.shares = torch.stack([*counts]).double() / self.counts.clamp_min(1)
+
+    def weigh(self, y: Tensor, parts: Sequence[Tensor]) -> Tensor:
+        """Σ_k α_k,y times the model's part, sample by sample."""
+        stacked = torch.stack([*parts])
+        shares = self.shares.to(stacked.device, stacked.dtype)[:, y]
+        return (shares.view(*shares.shape, *[1] * (stacked.ndim - 2)) * stacked).sum(0)
+
+    def discrepancy(self, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """L_md: Σ_k α_k,y KL(w_k ‖ w), averaged over the batch."""
+        log = torch.nn.functional.kl_div
+        ours = logits.log_softmax(1)
+        theirs = [model(x).log_softmax(1) for model in self.models]
+        parts = [log(ours, t, reduction="none", log_target=True).sum(1) for t in theirs]
+        return self.weigh(y, parts).mean()
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """L_cls: cross entropy of the logits Σ_k α_k,y f(x; w_k)."""
+        logits = self.weigh(y, [model(x) for model in self.models])
+        return torch.nn.functional.cross_entropy(logits, y)
+
+
+def diversity_loss(x: Tensor, z: Tensor) -> Tensor:
+    """L_dis: exp(−mean over all pairs of ‖x_i − x_j‖ ‖z_i − z_j‖)."""
+    mode = "donot_use_mm_for_euclid_dist"
+    apart, drawn = (torch.cdist(t, t, compute_mode=mode) for t in (x.flatten(1), z))
+    return torch.exp(-(apart * drawn).mean())
