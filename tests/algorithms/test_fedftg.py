@@ -17,6 +17,7 @@ from world import State, World, copy, mean, networks
 
 import fedkf
 from fedkf.algorithms.fedftg import Ensemble, FedFTG, diversity_loss
+from fedkf.distillation.generators import Generation
 from fedkf.paper.operations import measure
 
 NOISE, RATE = 3, 0.02
@@ -36,7 +37,7 @@ def tiny_generator() -> nn.Module:
     return nn.Sequential(first, nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 4)).double()
 
 
-MORE = dict(make_generator=tiny_generator, noise=NOISE, generator_lr=RATE)
+MORE = dict(parts=[Generation(tiny_generator, noise=NOISE, lr=RATE)])
 
 
 class Adam:
@@ -62,7 +63,9 @@ def fedftg(world: World) -> Iterator[tuple[State, State]]:
     w, s = world.w0, SETTINGS
     generator = tiny_generator()
     generator.load_state_dict(world.initial("generator", tiny_generator))
-    labels = torch.randn(3, NOISE, generator=world.random("labels of the generator")).double()
+    torch.manual_seed(world.integer("labelled generator"))
+    tiny_generator()  # which is drawn first
+    labels = torch.randn(3, NOISE, dtype=torch.float64)
     learns = [*generator.parameters(), labels.requires_grad_()]
     adam = Adam(learns)
     for t, active in enumerate(world.active, 1):
@@ -120,8 +123,8 @@ def fedftg(world: World) -> Iterator[tuple[State, State]]:
                     for p, g in zip(student.parameters(), gradients, strict=True):
                         p.sub_(s["server_lr"] * g)
         w = copy(student)
-        made = {n: p.detach().clone() for n, p in generator.named_parameters()}
-        yield w, {**made, "embedding": labels.detach().clone()}
+        made = {f"generator.{n}": p.detach().clone() for n, p in generator.named_parameters()}
+        yield w, {**made, "labels": labels.detach().clone()}
 
 
 @pytest.mark.parametrize("world", [networks(more=MORE), networks(norm=True, more=MORE)])
@@ -129,7 +132,7 @@ def test_it_is_its_oracle(world: World) -> None:
     expected = list(fedftg(world))
     trace = agree(world, FedFTG(**SETTINGS), [w for w, _ in expected])
     for state, (_, made) in zip(trace.states[1:], expected, strict=True):
-        ours = {**state["generator"], **state["labels"]}
+        ours = state["generator"]
         assert all(float((ours[n] - t).abs().max()) < 1e-9 for n, t in made.items())
 
 
@@ -165,11 +168,11 @@ def test_samples_become_hard_for_the_average(settings: Settings) -> None:
             made = super().fine_tune(task, state, uploads, random)
             models = [task.load(f"teacher {k}", u["weights"]) for k, u in enumerate(uploads)]
             ensemble = Ensemble(models, [u["label_counts"]["count"] for u in uploads])
-            generator = task.load("generator", made["generator"]).train()
+            generator = task.load("labelled generator", made["generator"]).train()
             y = torch.multinomial(ensemble.counts, 64, True, generator=random)
-            z = torch.randn(64, task.noise, generator=random)
+            z = torch.randn(64, task.part(Generation).noise, generator=random)
             with torch.no_grad():
-                x = generator(z + made["labels"]["embedding"][y])
+                x = generator(z, y)
                 student = task.load("student", state["weights"]).eval()
                 found.append(ensemble.discrepancy(student(x), x, y).item())
             return made

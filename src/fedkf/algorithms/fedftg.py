@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ import torch
 from fedkf.core.algorithm import Algorithm, State, option
 from fedkf.core.optimizers import memory_of, remember
 from fedkf.core.task import copy_of
+from fedkf.distillation.generators import Generation
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -48,12 +50,10 @@ class FedFTG(Algorithm):
         return upload.add("label_counts", {"count": counts})
 
     def start(self, server: Server) -> State:
-        task, random = server.task, server.streams.torch_generator("labels of the generator")
-        labels = torch.randn(task.classes, task.noise, generator=random)
-        generator = task.initial_generator
-        dtype = next(t.dtype for t in generator.values() if t.is_floating_point())
-        state = super().start(server).add("generator", generator).add("adam", {})
-        return state.add("labels", {"embedding": labels.to(dtype)})
+        task, settings = server.task, server.task.part(Generation)
+        drawn = task.initial("labelled generator", partial(LabelledGenerator, task))
+        start = {f"generator.{name}": tensor for name, tensor in settings.initial(task).items()}
+        return super().start(server).add("generator", {**drawn, **start}).add("adam", {})
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         new = super().aggregate(server, state, uploads)
@@ -64,26 +64,26 @@ class FedFTG(Algorithm):
         self, task: Task, state: State, uploads: Sequence[Upload], random: torch.Generator
     ) -> dict[str, Weights]:
         """The average and the generator after their game; Adam goes on from the last round."""
-        student = task.load("student", state["weights"]).eval()
-        generator = task.load("generator", state["generator"]).train()
-        embedding = state["labels"]["embedding"].to(task.device, copy=True).requires_grad_()
-        learns = [*generator.parameters(), embedding]
-        adam = torch.optim.Adam(learns, lr=task.generator_lr)
-        remember(adam, state["adam"])
+        student, settings = task.load("student", state["weights"]).eval(), task.part(Generation)
+        make = partial(LabelledGenerator, task)
+        generator = task.load("labelled generator", state["generator"], make).train()
+        learns = list(generator.parameters())
+        adam = torch.optim.Adam(learns, lr=settings.lr)
+        remember(adam, generator, state["adam"])
         sgd = torch.optim.SGD(student.parameters(), lr=self.server_lr)
         models = [task.load(f"teacher {k}", u["weights"]).eval() for k, u in enumerate(uploads)]
         ensemble = Ensemble(models, [u["label_counts"]["count"] for u in uploads])
         for _ in range(self.server_steps):
             labels = torch.multinomial(ensemble.counts, self.server_batch, True, generator=random)
-            noise = torch.randn(self.server_batch, task.noise, generator=random)
-            y, z = labels.to(task.device), noise.to(task.device, embedding.dtype)
+            noise = torch.randn(self.server_batch, settings.noise, generator=random)
+            y, z = labels.to(task.device), noise.to(task.device, learns[0].dtype)
             for _ in range(self.generator_steps):
-                loss = self.generator_loss(ensemble, student, generator(z + embedding[y]), z, y)
+                loss = self.generator_loss(ensemble, student, generator(z, y), z, y)
                 adam.zero_grad(set_to_none=True)
                 loss.backward(inputs=learns)
                 adam.step()
             with torch.no_grad():
-                x = generator(z + embedding[y])
+                x = generator(z, y)
             for _ in range(self.model_steps):
                 sgd.zero_grad(set_to_none=True)
                 ensemble.discrepancy(student(x), x, y).backward()
@@ -91,8 +91,7 @@ class FedFTG(Algorithm):
         return {
             "weights": copy_of(student),
             "generator": copy_of(generator),
-            "labels": {"embedding": embedding.detach().cpu()},
-            "adam": memory_of(adam),
+            "adam": memory_of(adam, generator),
         }
 
     def generator_loss(
@@ -103,6 +102,21 @@ class FedFTG(Algorithm):
         return (
             -hard + self.lambda_cls * ensemble.loss(x, y) + self.lambda_dis * diversity_loss(x, z)
         )
+
+
+class LabelledGenerator(torch.nn.Module):
+    """The task's generator, shown a label as a learned vector that is added to the noise."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        settings = task.part(Generation)
+        self.generator = settings.make()
+        dtype = next(self.generator.parameters()).dtype
+        self.labels = torch.nn.Parameter(torch.randn(task.classes, settings.noise, dtype=dtype))
+
+    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
+        samples: Tensor = self.generator(noise + self.labels[labels])
+        return samples
 
 
 class Ensemble:

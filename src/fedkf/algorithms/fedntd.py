@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.algorithms.fedkf import kl_loss
 from fedkf.core.algorithm import Algorithm, LocalLoss, option
+from fedkf.distillation.losses import kl_loss
 
 if TYPE_CHECKING:
     from torch import Tensor
