@@ -19,6 +19,7 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Record
 from fedkf.core.payload import write_atomically
 from fedkf.flower import programs
+from fedkf.flower.private import OWNER_ALONE, current_umask, private
 from fedkf.runs.config import parse
 from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import Config
@@ -44,6 +45,7 @@ class Coordinator:
 
     # -- beginning ------------------------------------------------------------------------------
 
+    @private()
     def create(self, hosts: Sequence[str], port: int) -> None:
         from fedkf.flower.keys import check_host, make_certificates
 
@@ -72,6 +74,7 @@ class Coordinator:
             raise UserError(f"{file} must hold hosts and a port")
         return content
 
+    @private()
     def environment(self) -> dict[str, str]:
         """Of Flower's programs; it also tells them where the SuperLink is."""
         bound = self / "bound"
@@ -106,6 +109,7 @@ class Coordinator:
         os.chdir(self.path)
         programs.become("flower-superlink", arguments, environment)
 
+    @private()
     def bind(self, host: str) -> None:
         """Remember the address that it listens on, which its certificate must hold."""
         known = self._settings().get("hosts") or []
@@ -142,6 +146,7 @@ class Coordinator:
         programs.flwr(arguments, self.environment())
         self._write(nodes)
 
+    @private()
     def _write(self, nodes: dict[str, int]) -> None:
         write_atomically(self / "sites.json", (json.dumps(nodes, indent=2) + "\n").encode())
 
@@ -180,11 +185,12 @@ class Job:
     folder: Path
 
     def create(self, config: Config, out: Path, resume: bool, wait: float) -> None:
-        self.folder.mkdir(parents=True)
         content = {"out": str(out.absolute()), "resume": resume, "wait": wait}
-        content["cwd"] = os.getcwd()
+        content |= {"cwd": os.getcwd(), "umask": current_umask()}
         content["config"] = config.model_dump(mode="json")
-        (self.folder / "job.json").write_text(json.dumps(content))
+        with private():
+            self.folder.mkdir(parents=True)
+            (self.folder / "job.json").write_text(json.dumps(content))
 
     def withdraw(self) -> None:
         """Stop the run, or see to it that it does not begin."""
@@ -221,6 +227,12 @@ class Job:
         """Where the run was asked for: relative paths and modules of its own are found there."""
         return Path(self._content()["cwd"])
 
+    @property
+    def umask(self) -> int:
+        """Of whoever asked for the run: its files are theirs to share, unlike the job's."""
+        return int(self._content().get("umask", OWNER_ALONE))
+
+    @private()
     def say(self, text: str) -> None:
         with open(self.folder / "said", "a", encoding="utf-8") as file:
             file.write(" ".join(text.split()) + "\n")
@@ -229,6 +241,7 @@ class Job:
         file = self.folder / "said"
         return file.read_text("utf-8").splitlines() if file.exists() else []
 
+    @private()
     def write(self, **facts: Any) -> None:
         """Facts that both sides of the job look at, each a file of its own."""
         for key, value in facts.items():

@@ -28,6 +28,7 @@ YEARS = 5
 def write_secret(path: Path, content: bytes) -> None:
     """A file that only its owner can read, from its first moment on."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.fchmod(descriptor, 0o600)  # it may have been there
     with open(descriptor, "wb") as file:
         file.write(content)
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.extras import install
+from fedkf.flower.private import OWNER_ALONE, private
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -50,6 +51,7 @@ def environment(home: Path, more: Mapping[str, str], first: Path | None = None) 
     return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": joined, **more}
 
 
+@private()
 def stand_in(folder: Path, name: str, module: str) -> None:
     """A program in `folder` that runs `main` of a module of ours under the name of Flower's."""
     folder.mkdir(exist_ok=True)
@@ -76,6 +78,7 @@ def become(name: str, arguments: Sequence[str], environment: Mapping[str, str]) 
     """Turn this process into a program of Flower's: whoever ends it, ends that."""
     sys.stdout.flush()
     sys.stderr.flush()
+    os.umask(OWNER_ALONE)  # its database, and whatever its own children write
     os.execve(program(name), [name, *arguments], dict(environment))
 
 

@@ -61,6 +61,7 @@ def carry_out_job(grid: Grid, context: Context) -> None:
     job.write(pid=os.getpid())
     try:
         os.chdir(job.cwd)
+        os.umask(job.umask)
         execute(grid, coordinator, job)
         job.write(message="", exit=0)
     except BaseException as error:

@@ -24,6 +24,7 @@ from fedkf.data import sources
 from fedkf.data.federated import FederatedData
 from fedkf.flower import programs
 from fedkf.flower.handshake import Introduction
+from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal, incoming
 from fedkf.runs.config import explain
 from fedkf.runs.documents import parse_yaml, read_yaml
@@ -94,6 +95,7 @@ class SiteFolder:
     def __truediv__(self, name: str) -> Path:
         return self.path / name
 
+    @private()
     def create(self, name: str, coordinator: str, certificate: Path) -> None:
         from fedkf.flower.keys import make_node_key
 
@@ -232,6 +234,7 @@ class Host:
             if not re.fullmatch(r"\d+\.\d+", version):  # it becomes a file's name
                 raise SiteRefusal(f"{version!r} is no version of its state")
 
+    @private()
     def perform(self, call: Call, down: Payload, keep: list[str]) -> Reply:
         """Run a step; of the client's private state, the versions in `keep` stay on the disk."""
         self.check(call)
