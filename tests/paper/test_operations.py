@@ -126,7 +126,7 @@ def test_where_the_paper_differs_both_are_shown() -> None:
 def test_the_compiler_is_left_out_of_measuring_and_there_afterwards() -> None:
     program = (
         "import sys, torch\n"
-        "from fedkf.cli import without_compiler\n"
+        "from fedkf.cli.imports import without_compiler\n"
         "from fedkf.algorithms.fedavg import FedAvg\n"
         "from fedkf.paper.operations import measure\n"
         "with without_compiler():\n"

@@ -10,13 +10,13 @@ import typer
 from rich.table import Table
 
 from fedkf.cli.consoles import out
+from fedkf.cli.imports import without_compiler
 from fedkf.cli.options import ListOption
 from fedkf.cli.tables import table
 
 
 def algorithms(as_json: ListOption = False) -> None:
     """What each algorithm needs, discloses and costs, measured on a tiny model."""
-    from fedkf.cli import without_compiler
     from fedkf.paper import operations
 
     with without_compiler():
