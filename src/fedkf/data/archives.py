@@ -159,6 +159,8 @@ class _Name:
 
 
 _MARK = object()
+_TEXTS = ("BINSTRING", "SHORT_BINSTRING", "BINUNICODE", "BINBYTES", "SHORT_BINBYTES")
+_VALUES = (*_TEXTS, "BININT", "BININT1", "BININT2")
 
 
 def plain(content: bytes, most: int = MOST_OPERATIONS) -> Any:
@@ -204,8 +206,7 @@ def plain(content: bytes, most: int = MOST_OPERATIONS) -> Any:
         "REDUCE": lambda _: stack.append(stack.pop(-2).apply(stack.pop())),
         "BUILD": lambda _: build(stack.pop()),
     }
-    texts = ("BINSTRING", "SHORT_BINSTRING", "BINUNICODE", "BINBYTES", "SHORT_BINBYTES")
-    for name in (*texts, "BININT", "BININT1", "BININT2"):
+    for name in _VALUES:
         actions[name] = stack.append
     for name in ("BINPUT", "LONG_BINPUT"):
         actions[name] = lambda place: memo.__setitem__(place, stack[-1])
