@@ -11,6 +11,8 @@ import numpy as np
 TICKS = 40
 """More names than this do not fit along an axis."""
 LONGEST = 22
+FEW = 30
+"""A curve with as many points as this has no marks."""
 
 
 @dataclass(frozen=True)

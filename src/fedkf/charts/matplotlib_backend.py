@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedkf.charts.chart import (
+    FEW,
     TICKS,
     Bars,
     Bubbles,
@@ -58,8 +59,6 @@ NARROW = 12
 """Names that fit into the narrower of them."""
 LETTERS = 20
 """Letters to an inch of a title or a legend."""
-FEW = 30
-"""A curve with more points than this has no marks."""
 
 
 def draw(figure: Figure, *paths: Path) -> None:
@@ -157,6 +156,7 @@ def beside_each_other(series: Sequence[Series]) -> Iterator[tuple[Series, float,
 
 
 def plot(axes: Any, series: Series, chart: Chart, left: float, width: float) -> None:
+    """Draw one series; bars stand `left` of their place and are so wide."""
     look = style(series.colour)
     about: dict[str, Any] = {"color": look.colour, "label": literal(series.name)}
     if isinstance(series, Lines):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedkf.charts.chart import (
+    FEW,
     TICKS,
     Axis,
     Bars,
@@ -20,9 +21,6 @@ from fedkf.charts.chart import (
 )
 from fedkf.charts.palette import style
 
-FEW = 30
-"""A curve with more points than this has no marks."""
-
 
 def figure(chart: Chart) -> dict[str, Any]:
     """What draw.js takes: plotly's data and layout, the title and the description."""
@@ -35,6 +33,7 @@ def figure(chart: Chart) -> dict[str, Any]:
 
 
 def trace(series: Series, chart: Chart) -> dict[str, Any]:
+    """A series as plotly's trace."""
     name, look = plain(series.name), style(series.colour)
     made: dict[str, Any] = {
         "name": name,
@@ -67,6 +66,7 @@ def trace(series: Series, chart: Chart) -> dict[str, Any]:
 
 
 def marks(points: Points, chart: Chart) -> dict[str, Any]:
+    """What a trace of points has besides."""
     look = style(points.colour)
     symbol = look.symbol + ("-open" if points.hollow else "")
     made: dict[str, Any] = {
@@ -82,6 +82,7 @@ def marks(points: Points, chart: Chart) -> dict[str, Any]:
 
 
 def layout(chart: Chart) -> dict[str, Any]:
+    """The axes, and the levels of bars."""
     x, y = axis(chart.x), axis(chart.y)
     if chart.x.names:
         pad = max(0.6, 0.04 * len(chart.x.names))
@@ -120,4 +121,5 @@ def plain(text: str) -> str:
 
 
 def rounded(values: Sequence[float | None]) -> list[float | None]:
+    """Five digits: more cannot be seen, and pages stay small."""
     return [None if value is None else float(f"{value:.5g}") for value in values]

@@ -17,6 +17,7 @@ from fedkf.runs.collect import READOUTS, Group
 from fedkf.runs.suite import Finished
 
 CURVES_ALPHA = 0.1
+PERFORMANCE = "Performance of different solutions"
 
 
 def by_config(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -35,6 +36,7 @@ def named(config: str) -> str:
 
 
 def without_config(groups: Sequence[Group]) -> list[Group]:
+    """The groups without the data set in their place in the grid."""
     return [Group({k: v for k, v in g.point.items() if k != "config"}, g.runs) for g in groups]
 
 
@@ -44,7 +46,7 @@ def performance(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     for config, members in by_config(groups).items():
         alphas = dict.fromkeys(g.point["data.alpha"] for g in members)
         beside = told_performance(STANDS_FOR.get(config), alphas)
-        title = f"Performance of different solutions on {named(config)}"
+        title = f"{PERFORMANCE} on {named(config)}"
         tables.append(
             grid_table(title, without_config(members), PAPER_METRICS, beside, [scale.differs()])
         )
@@ -100,23 +102,17 @@ def ablation(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
             for key, role in roles.items()
             if solution(*key) in table.rows
         }
-        title = table.title.replace("Performance of different solutions", "T1 and T2")
-        tables.append(ResultTable(title, "with", table.columns, renamed, table.notes))
+        title = table.title.replace(PERFORMANCE, "T1 and T2")
+        tables.append(replace(table, title=title, corner="with", rows=renamed))
     return tables
 
 
 def t1(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     """FedAvg against FedAvg (OCA)."""
     own = [g for g in groups if g.point[ROW] == "fedavg"]
+    tables = performance(own, scale)
     return [
-        ResultTable(
-            t.title.replace("Performance of different solutions", "FedAvg and FedAvg (OCA)"),
-            t.corner,
-            t.columns,
-            t.rows,
-            t.notes,
-        )
-        for t in performance(own, scale)
+        replace(t, title=t.title.replace(PERFORMANCE, "FedAvg and FedAvg (OCA)")) for t in tables
     ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,22 +49,16 @@ class Experiment:
 
 
 def only_tables(make: Callable[[Sequence[Group], Scale], list[ResultTable]]) -> Make:
+    """A report of tables alone."""
     return lambda groups, scale, folder: Report(make(groups, scale))
 
 
 # -- which runs ------------------------------------------------------------------------------------
 
 
-def at_one_alpha(scale: Scale) -> list[Plan]:
-    return main_plans(scale, alphas=[CURVES_ALPHA])
-
-
-def fedavg_only(scale: Scale) -> list[Plan]:
-    return main_plans(scale, ["fedavg"], [CURVES_ALPHA])
-
-
-def t1_and_t2(scale: Scale) -> list[Plan]:
-    return main_plans(scale, ["fedavg", "fedkf-", "fedkf"])
+at_one_alpha = partial(main_plans, alphas=[CURVES_ALPHA])
+fedavg_only = partial(main_plans, methods=["fedavg"], alphas=[CURVES_ALPHA])
+t1_and_t2 = partial(main_plans, methods=["fedavg", "fedkf-", "fedkf"])
 
 
 def tuning_plans(scale: Scale) -> list[Plan]:
@@ -87,12 +82,8 @@ def alpha_sweep_plans(scale: Scale) -> list[Plan]:
 
 
 def rate_sweep_plans(scale: Scale) -> list[Plan]:
-    grid: dict[str, Sequence[Any]] = {
-        ROW: ["fedavg"],
-        "data.alpha": [CURVES_ALPHA],
-        "federation.fraction": scale.rates,
-    }
-    return plans(scale, grid)
+    one: dict[str, Sequence[Any]] = {ROW: ["fedavg"], "data.alpha": [CURVES_ALPHA]}
+    return plans(scale, {**one, "federation.fraction": scale.rates})
 
 
 def no_runs(scale: Scale) -> list[Plan]:
@@ -113,6 +104,7 @@ def histories(groups: Sequence[Group], methods: Sequence[str] | None = None) -> 
 
 
 def curves(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
+    """AMP, FM and WLP against rounds, a figure a data set."""
     report = Report(text=[scale.about])
     for config, members in by_config(groups).items():
         found = histories(members)
@@ -125,6 +117,7 @@ def curves(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
 
 
 def t1(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
+    """FedAvg with and without T1: a table, and AMP against rounds."""
     report = Report(analyses.t1(groups, scale))
     for config, members in by_config(groups).items():
         if found := histories(members, ["fedavg"]):
@@ -135,6 +128,7 @@ def t1(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
 
 
 def drift(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
+    """How far clients drift: a table, and the drift against rounds."""
     report = Report(analyses.drift(groups, scale))
     parts: dict[str, dict[str, Any]] = {}
     for config, members in by_config(groups).items():
@@ -160,6 +154,7 @@ def _mean(group: Group, readout: str) -> float | None:
 
 
 def alpha_sweep(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
+    """AMP against α: a figure with a panel for each number of clients, and a table."""
     report = Report(text=[scale.about])
     tables = []
     for config, members in by_config(groups).items():
@@ -184,6 +179,7 @@ def alpha_sweep(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
 
 
 def rate_sweep(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
+    """AMP against the selection rate: a figure and a table."""
     report = Report(text=[scale.about])
     tables, parts = [], {}
     for config, members in by_config(groups).items():

@@ -72,6 +72,7 @@ def rank(scores: Scores, data: str, alpha: float, solution: tuple[str, str], met
 
 
 def complete(scores: Scores, data: str, alpha: float, metric: str) -> bool:
+    """Whether every solution of the paper has a score there."""
     return all(Case(data, alpha, *solution, metric) in scores for solution in SOLUTIONS)
 
 
@@ -132,6 +133,8 @@ def grows(
 def several(
     rules: Sequence[Callable[[Scores, Sequence[str]], Iterator[Outcome]]],
 ) -> Callable[[Scores, Sequence[str]], Iterator[Outcome]]:
+    """The cells of several rules as one."""
+
     def cells(scores: Scores, data: Sequence[str]) -> Iterator[Outcome]:
         for rule in rules:
             yield from rule(scores, data)

@@ -110,6 +110,7 @@ def speedup(cost: Cost, needed: Cell, fedavg: Group | None, told: Reached | None
 
 
 def show_reached(reached: Reached | None, unit: str) -> str:
+    """The paper's amount with its unit, and > where it was not reached."""
     if reached is None:
         return ""
     sign = "" if reached.within else "> "

@@ -187,10 +187,12 @@ def show_published(cell: Cell, column: Column) -> str:
 
 
 def number(value: float, column: Column) -> str:
+    """A value in its column's unit and digits."""
     return f"{value * column.scale:.{column.digits}f}"
 
 
 def escape(text: str) -> str:
+    """Text for LaTeX."""
     for plain, latex in (("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$"), ("α", r"$\alpha$")):
         text = text.replace(plain, latex)
     for plain, latex in (("–", "--"), (">", "$>$"), ("<", "$<$"), ("×", r"$\times$")):

@@ -95,6 +95,7 @@ def same(given: str, token: str) -> bool:
 
 
 def message(code: int, text: str) -> HTMLResponse:
+    """A page that says one sentence."""
     return HTMLResponse(templates().get_template("message.html").render(text=text), code)
 
 
@@ -172,6 +173,7 @@ def details(listing: Listing, names: list[str]) -> dict[str, Any] | None:
 
 
 def about(name: str, run: Run, running: bool) -> dict[str, Any]:
+    """A run's card below the charts."""
     return {
         "name": name,
         "label": run.label,
@@ -182,6 +184,7 @@ def about(name: str, run: Run, running: bool) -> dict[str, Any]:
 
 
 def full_report(listing: Listing, names: list[str]) -> str | None:
+    """The report of the named runs, None if one is unknown."""
     paths = listing.paths(names) if names else None
     if not paths:
         return None

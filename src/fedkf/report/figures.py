@@ -116,13 +116,9 @@ def communication(runs: Sequence[Run]) -> list[Chart]:
 
 def time(runs: Sequence[Run]) -> list[Chart]:
     """AMP against the time that rounds took on the machine that ran them."""
-    longest = max((sum(seconds(run)) for run in runs), default=0)
-    unit, one = ("minutes", 60) if longest > 180 else ("seconds", 1)
-    return cost(runs, unit, lambda run: [value / one for value in seconds(run)])
-
-
-def seconds(run: Run) -> list[float]:
-    return [record.seconds.get("total", 0) for record in run.rounds]
+    totals = [sum(r.seconds.get("total", 0) for r in run.rounds) for run in runs]
+    unit, one = ("minutes", 60) if max(totals, default=0) > 180 else ("seconds", 1)
+    return cost(runs, unit, lambda run: [r.seconds.get("total", 0) / one for r in run.rounds])
 
 
 # -- over sites ------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ CONFIG = 60_000
 
 @cache
 def asset(name: str) -> str:
+    """A file that ships with the page."""
     return (resources.files("fedkf.report") / "assets" / name).read_text("utf-8")
 
 
@@ -66,6 +67,7 @@ def styles() -> str:
 
 @cache
 def templates() -> Environment:
+    """The templates with their filters; whatever they show is escaped."""
     environment = Environment(
         loader=PackageLoader("fedkf.report"),
         autoescape=True,
@@ -140,7 +142,9 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
     for run in runs:
         for readout in run.readouts:
             numbers = run.numbers(readout)
-            against = base.numbers(readout) if base else None
+            other = base.numbers(readout) if base and run is not base else None
+            before = other.values if other else {}
+            after = numbers.values if numbers else {}
             rows.append(
                 {
                     "run": run.label,
@@ -149,10 +153,10 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
                     "key": readout,
                     "numbers": numbers,
                     "difference": {
-                        name: difference(numbers[name], against[name]) for name in METRICS
-                    }
-                    if against is not None and numbers is not None and run is not base
-                    else None,
+                        name: now - then
+                        for name, then in before.items()
+                        if then is not None and (now := after.get(name)) is not None
+                    },
                     "base": run is base,
                     "best": (run.summary.best.get(readout) if run.summary else None),
                 }
@@ -169,10 +173,6 @@ def show_metric(value: float | None, metric: Metric) -> str:
 def show_change(value: float | None, metric: Metric) -> str:
     """A difference between two numbers of a metric: percentage points, or as the metric is."""
     return "–" if value is None else f"{'+' if value >= 0 else ''}{metric.show(value)}"
-
-
-def difference(value: float | None, base: float | None) -> float | None:
-    return None if value is None or base is None else value - base
 
 
 def table(chart: Chart) -> dict[str, Any]:
@@ -218,6 +218,7 @@ def worst(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def fairness_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Fairness in more than one number, a row per model."""
     rows = []
     for _, run, readout, _ in figures.models(runs):
         numbers = fairness(run, readout)
@@ -236,6 +237,7 @@ def refusals(run: Run) -> list[dict[str, Any]]:
 
 
 def taking_part(run: Run) -> str:
+    """How often sites took part, in a sentence."""
     counts = Counter(k for record in run.rounds for k in record.active)
     if not counts:
         return "Who took part is not recorded."
@@ -247,6 +249,7 @@ def taking_part(run: Run) -> str:
 
 
 def cost(run: Run) -> dict[str, Any]:
+    """What a run sent and how long it took."""
     rounds = max(1, len(run.rounds))
     total = {way: sum(r.bytes.get(way, 0) for r in run.rounds) for way in ("down", "up")}
     parts = ("train", "aggregate", "evaluate", "checkpoint", "total")
@@ -289,6 +292,7 @@ def size(count: int) -> str:
 
 
 def configuration(run: Run) -> dict[str, Any]:
+    """How to repeat a run."""
     text = run.config_text
     return {
         "run": run.label,

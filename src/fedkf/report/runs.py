@@ -148,6 +148,7 @@ def labelled(runs: Sequence[Run]) -> list[Run]:
 
 
 def tail(path: Path) -> str:
+    """The last two names of a path."""
     return "/".join(path.parts[-2:])
 
 
@@ -191,6 +192,7 @@ def read_json(path: Path, read: Callable[[object], Value], notes: list[str]) -> 
 
 
 def read_text(path: Path, notes: list[str]) -> str:
+    """A file's text; empty where it cannot be read, which `notes` then says."""
     try:
         return (read_plain(path) or b"").decode("utf-8", "replace")
     except Unreadable as error:
@@ -199,6 +201,7 @@ def read_text(path: Path, notes: list[str]) -> str:
 
 
 def parse_config(text: str, notes: list[str]) -> dict[str, Any]:
+    """The configuration as it stands there, unchecked."""
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         content = yaml.load(text, loader)

@@ -48,6 +48,7 @@ def reference(runs: Sequence[Run]) -> Run | None:
 
 
 def common_readout(one: Run, two: Run) -> str:
+    """The first readout that both runs have."""
     return next((r for r in one.readouts if r in two.readouts), one.readouts[0])
 
 
@@ -123,6 +124,7 @@ def headline(runs: Sequence[Run]) -> str:
 
 
 def headline_of_one(run: Run) -> str:
+    """What one shared model does for its sites."""
     readout = run.readouts[0]
     sites, numbers = site_scores(run, readout), run.numbers(readout)
     if not sites or numbers is None or numbers["amp"] is None:
@@ -135,6 +137,7 @@ def headline_of_one(run: Run) -> str:
 
 
 def headline_alone(runs: Sequence[Run]) -> str:
+    """What sites have that trained alone."""
     for run in runs:
         if run.readouts and (sites := site_scores(run, run.readouts[0])):
             return (
