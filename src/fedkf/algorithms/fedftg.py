@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedkf.core.payload import Payload, Weights
     from fedkf.core.server import Server, Upload
     from fedkf.core.task import Task
+    from fedkf.models.labelled_generator import LabelledGenerator
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class FedFTG(Algorithm):
 
     def start(self, server: Server) -> State:
         task, settings = server.task, server.task.part(Generation)
-        drawn = task.initial("labelled generator", partial(LabelledGenerator, task))
+        drawn = task.initial("labelled generator", partial(make_generator, task))
         start = {f"generator.{name}": tensor for name, tensor in settings.initial(task).items()}
         return super().start(server).add("generator", {**drawn, **start}).add("adam", {})
 
@@ -65,7 +66,7 @@ class FedFTG(Algorithm):
     ) -> dict[str, Weights]:
         """The average and the generator after their game; Adam goes on from the last round."""
         student, settings = task.load("student", state["weights"]).eval(), task.part(Generation)
-        make = partial(LabelledGenerator, task)
+        make = partial(make_generator, task)
         generator = task.load("labelled generator", state["generator"], make).train()
         learns = list(generator.parameters())
         adam = torch.optim.Adam(learns, lr=settings.lr)
@@ -104,19 +105,11 @@ class FedFTG(Algorithm):
         )
 
 
-class LabelledGenerator(torch.nn.Module):
-    """The task's generator, shown a label as a learned vector that is added to the noise."""
+def make_generator(task: Task) -> LabelledGenerator:
+    from fedkf.models.labelled_generator import LabelledGenerator  # which needs torch at once
 
-    def __init__(self, task: Task) -> None:
-        super().__init__()
-        settings = task.part(Generation)
-        self.generator = settings.make()
-        dtype = next(self.generator.parameters()).dtype
-        self.labels = torch.nn.Parameter(torch.randn(task.classes, settings.noise, dtype=dtype))
-
-    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
-        samples: Tensor = self.generator(noise + self.labels[labels])
-        return samples
+    settings = task.part(Generation)
+    return LabelledGenerator(settings.make(), task.classes, settings.noise)
 
 
 class Ensemble:
