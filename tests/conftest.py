@@ -127,7 +127,7 @@ def make_client(
     config = settle(config, source)
     data = make_data(config, source)
     task = make_task(config, data, fedkf.FedKF())
-    return Client(number, round, data.client(number), task, task.streams, state)
+    return Client(number, round, data.client(number), task, state)
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
-from fedkf.core.federation import Observer, Record
+from fedkf.core.federation import Observer
+from fedkf.core.records import Round
 from fedkf.data.datasets import from_object
 from fedkf.data.proxy import from_object as from_unlabelled
 from fedkf.runs import config as configuration
-from fedkf.runs.experiment import Result, execute
+from fedkf.runs.experiment import execute
+from fedkf.runs.result import Result
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects
 
@@ -33,7 +35,7 @@ def run(
     proxy: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
-    on_round: Callable[[Record], object] | None = None,
+    on_round: Callable[[dict[str, Any]], object] | None = None,
     observers: Sequence[Observer] = (),
     **overrides: Any,
 ) -> Result:
@@ -125,15 +127,15 @@ def run(
 class OnRound(Observer):
     """Warns of refused uploads, and calls the user's function with every finished round."""
 
-    def __init__(self, function: Callable[[Record], object] | None) -> None:
+    def __init__(self, function: Callable[[dict[str, Any]], object] | None) -> None:
         self.function = function
 
-    def round_finished(self, record: Record) -> None:
-        for refusal in record["refused"]:
-            text = f"round {record['round']}: client {refusal['client']} was left out"
-            warnings.warn(f"{text}: {refusal['reason']}", stacklevel=2)
+    def round_finished(self, record: Round) -> None:
+        for refusal in record.refused:
+            text = f"round {record.round}: client {refusal.client} was left out"
+            warnings.warn(f"{text}: {refusal.reason}", stacklevel=2)
         if self.function:
-            self.function(record)
+            self.function(record.as_json())
 
 
 def check_types(algorithm: Any, model: Any, generator: Any, on_round: Any) -> None:

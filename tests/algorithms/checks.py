@@ -120,5 +120,5 @@ def one_step(
     training = Training(batch_size=len(y), lr=lr)
     task = Task(make_model, tuple(inputs.shape[1:]), 2, training, Streams(0))
     data = ClientData(inputs, labels, inputs[:0], labels[:0])
-    client = Client(0, round, data, task, task.streams, state)
+    client = Client(0, round, data, task, state)
     return algorithm.local_update(client, down), client

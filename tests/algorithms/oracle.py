@@ -7,7 +7,7 @@ nothing of the package; `agree` runs the algorithm and compares.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,15 @@ from world import State, World
 
 import fedkf
 from fedkf.core.client import Call, ClientData, ClientHost, Reply
-from fedkf.core.federation import Federation, Record, Schedule
+from fedkf.core.federation import Federation, Schedule
 from fedkf.core.ledger import Ledger
-from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import Streams
-from fedkf.core.server import Server
+from fedkf.core.records import Round
+from fedkf.core.server import Accept, Channel, Server, Storage
 from fedkf.core.task import Task, Training
 from fedkf.core.versions import Versions
-from fedkf.paper.operations import Here
+from fedkf.engines.in_process import InProcessEngine
 
 TOLERANCE = 1e-10
 
@@ -47,29 +47,31 @@ class Trace:
     """What went down for training."""
     uploads: list[dict[int, Payload]] = field(default_factory=lambda: [{}])
     """What came up from training."""
-    records: list[Record] = field(default_factory=lambda: [{}])
+    records: list[dict[str, Any]] = field(default_factory=lambda: [{}])
     """The lines of rounds.jsonl; `records[t]["readouts"]` holds accuracies by client."""
     final: dict[str, Weights] = field(default_factory=dict)
     """The readouts after the algorithm's last change."""
 
 
-class Watched(Here):
+class Watched(InProcessEngine):
     """An engine in this process that notes what crosses it in training."""
 
     def __init__(self, host: ClientHost, trace: Trace) -> None:
         super().__init__(host)
         self.trace = trace
 
-    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
-        for call in calls:
-            reply = self.host.perform(call, down)
+    def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
+        def noted(reply: Reply) -> bool:
+            call = reply.call
             if call.step == "local_update":
                 if call.round == len(self.trace.downs):
                     self.trace.downs.append(down)
                     self.trace.uploads.append({})
                 assert reply.upload is not None
                 self.trace.uploads[call.round][call.client] = reply.upload
-            yield reply
+            return accept(reply)
+
+        super().exchange(calls, down, noted)
 
 
 class Planned(Federation):
@@ -89,7 +91,7 @@ class Planned(Federation):
         return new
 
     def note(self, state: Payload) -> None:
-        versions = self.server._states
+        versions = self.server.storage.states
         kept = {k: versions.load(k, version) for k, version in sorted(versions.latest.items())}
         self.trace.models.append(self.algorithm.model(state))
         self.trace.overall.append(self.server.overall)
@@ -104,9 +106,11 @@ class Notes:
         self.trace = trace
 
     def commit(
-        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Record]
-    ) -> None:
-        self.trace.records.append(sign())
+        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Round]
+    ) -> Round:
+        record = sign()
+        self.trace.records.append(record.as_json())
+        return record
 
 
 class Own(Task):
@@ -127,7 +131,7 @@ def run(world: World, algorithm: fedkf.Algorithm, **schedule: Any) -> Trace:
 
 
 def _run(world: World, algorithm: fedkf.Algorithm, folder: Path, schedule: dict[str, Any]) -> Trace:
-    trace, streams, ledger = Trace(), Streams(world.seed), Ledger()
+    trace, streams = Trace(), Streams(world.seed)
     training = Training(
         local_epochs=world.epochs,
         batch_size=world.batch,
@@ -139,15 +143,12 @@ def _run(world: World, algorithm: fedkf.Algorithm, folder: Path, schedule: dict[
     proxy = more.pop("proxy", None)
     task = Own(world.make_model, world.shape, world.classes, training, streams, **more)
     data = [ClientData(*a, *b) for a, b in zip(world.data, world.tests, strict=True)]
-    host = ClientHost(algorithm, task, streams, Versions(folder), data.__getitem__)
+    host = ClientHost(algorithm, task, Versions(folder), data.__getitem__)
     engine = Watched(host, trace)
     sizes = dict(enumerate(world.sizes))
-    server = Server(
-        task, sizes, streams, engine, host.states, ledger, lambda name, sizes: Memory({}, sizes)
-    )
-    server.proxy = proxy
+    server = Server(task, sizes, Channel(engine), Storage(host.states), proxy=proxy)
     plan = Schedule(world.rounds, **schedule)
-    federation = Planned(algorithm, server, engine, plan, ledger, Notes(trace))
+    federation = Planned(algorithm, server, plan, Notes(trace))
     federation.trace, federation.plan = trace, world.active
     trace.final = federation.run()
     return trace

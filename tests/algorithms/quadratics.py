@@ -13,13 +13,11 @@ from torch import Tensor, nn
 
 import fedkf
 from fedkf.core.client import ClientData, ClientHost
-from fedkf.core.ledger import Ledger
-from fedkf.core.memory import Memory
 from fedkf.core.random import Streams
-from fedkf.core.server import Server
+from fedkf.core.server import Channel, Server, Storage
 from fedkf.core.task import Task, Training
 from fedkf.core.versions import Versions
-from fedkf.paper.operations import Here
+from fedkf.engines.in_process import InProcessEngine
 
 
 class Bowl(nn.Module):
@@ -85,17 +83,11 @@ class Quadratics:
         shape = (self.curves[0].numel() + len(first),)
         settings = Training(**{"batch_size": 10**6, **training})  # type: ignore[arg-type]
         task = Bowls(lambda: Bowl(first.clone()), shape, 1, settings, streams)
-        host = ClientHost(algorithm, task, streams, Versions(folder), self.data)
+        host = ClientHost(algorithm, task, Versions(folder), self.data)
         self.states = host.states
-        server = Server(
-            task,
-            dict(enumerate(self.sizes)),
-            streams,
-            Here(host),
-            host.states,
-            Ledger(),
-            lambda name, sizes: Memory({}, sizes),
-        )
+        sizes = dict(enumerate(self.sizes))
+        engine = InProcessEngine(host)
+        server = Server(task, sizes, Channel(engine), Storage(host.states))
         state = algorithm.start(server)
         self.history = [algorithm.model(state)["w"]]
         for round in range(1, rounds + 1):

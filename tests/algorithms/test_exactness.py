@@ -54,7 +54,7 @@ def both(
         parts=[Sampling(TrainedGenerator), generation],
     )
     last = images.to(memory_format=torch.channels_last)
-    client = Client(4, 2, ClientData(last, labels, last[:0], labels[:0]), task, task.streams)
+    client = Client(4, 2, ClientData(last, labels, last[:0], labels[:0]), task)
     w0 = task.initial_weights
     teacher = {name: tensor * 1.1 for name, tensor in w0.items()}
     down = Payload(weights=w0).add("teacher", teacher, "weights")

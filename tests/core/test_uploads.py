@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -11,11 +11,10 @@ import torch
 import fedkf
 from fedkf.core.client import Call, Reply
 from fedkf.core.federation import Federation, Schedule
-from fedkf.core.ledger import Ledger
-from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
-from fedkf.core.server import Engine, Server, miscounted
+from fedkf.core.records import Round
+from fedkf.core.server import Accept, Channel, Engine, Server, Storage, miscounted
 from fedkf.core.task import Task, Training
 from fedkf.core.versions import RemoteVersions
 
@@ -34,12 +33,11 @@ class Wire:
         self.change = change
         self.usable: dict[int, bool] = {}
 
-    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
+    def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
         for call in calls:
             upload = Payload.from_bytes(down.to_bytes())
             reply = Reply(call, self.change(upload) if call.client == 1 else upload)
-            yield reply
-            self.usable[call.client] = reply.usable
+            self.usable[call.client] = accept(reply)
 
     def evaluate(self, readouts: object, clients: object) -> None: ...
 
@@ -50,15 +48,7 @@ def server(engine: Engine) -> Server:
     streams = Streams(0)
     task = Task(lambda: torch.nn.Linear(1, 1), (1,), 1, Training(), streams)
     sizes = {0: 5, 1: 5, 2: 5}
-    made = Server(
-        task,
-        sizes,
-        streams,
-        engine,
-        RemoteVersions(),
-        Ledger(),
-        lambda name, counts: Memory({}, counts),
-    )
+    made = Server(task, sizes, Channel(engine), Storage(RemoteVersions()))
     made.begin(1, sorted(sizes))
     return made
 
@@ -108,16 +98,14 @@ def test_counts_that_cannot_be_are_left_out(
 
 def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_counted() -> None:
     class Reporting(Wire):
-        def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
+        def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
             for call in calls:
                 own = {"personal": 1} if call.client else {}
-                yield Reply(call, Payload(monitoring={"tested": 2, "aca": 1, **own}))
+                accept(Reply(call, Payload(monitoring={"tested": 2, "aca": 1, **own})))
 
     engine = Reporting(lambda upload: upload)
     served = server(engine)
-    federation = Federation(
-        fedkf.FedAvg(), served, engine, Schedule(1), served._ledger, NoCheckpoint()
-    )
+    federation = Federation(fedkf.FedAvg(), served, Schedule(1), NoCheckpoint())
     counts = federation._count({"aca": {"w": torch.zeros(3)}})
     assert counts.correct == {"aca": [1, 1, 1]}
     served.monitoring = {
@@ -128,4 +116,5 @@ def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_coun
 
 
 class NoCheckpoint:
-    def commit(self, *args: object) -> None: ...
+    def commit(self, payloads: object, ledger: object, sign: Callable[[], Round]) -> Round:
+        return sign()

@@ -15,16 +15,16 @@ from PIL import Image
 import fedkf
 from fedkf.core.errors import UserError
 from fedkf.runs.config import resolve
-from fedkf.runs.setup import load_proxy, load_source, make_data, settle
+from fedkf.runs.setup import load_samples, make_data, prepare_proxy, settle
 
 
 def prepared(settings: Settings) -> tuple[Any, Any]:
     """The clients' data and the server's, as a run has them."""
     config = resolve(settings)
-    source = load_source(config)
-    config = settle(config, source)
-    data = make_data(config, source)
-    return data, load_proxy(config, data.shape)
+    samples = load_samples(config)
+    config = settle(config, samples.source)
+    data = make_data(config, samples.source)
+    return data, prepare_proxy(config, samples.proxy, data.shape)
 
 
 def test_a_share_is_set_aside_and_no_client_holds_any_of_it(settings: Settings) -> None:

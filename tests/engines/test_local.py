@@ -18,6 +18,7 @@ from fedkf.core.client import Client
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer
 from fedkf.core.payload import Payload
+from fedkf.core.records import Round
 from fedkf.core.server import TooFewUploads
 from fedkf.runs.config import resolve
 from fedkf.runs.experiment import execute
@@ -136,7 +137,7 @@ class Counting(Observer):
         self.folder = folder
         self.counts: list[dict[int, int]] = []
 
-    def round_finished(self, record: dict[str, Any]) -> None:
+    def round_finished(self, record: Round) -> None:
         found = {}
         for path in (self.folder / "checkpoint" / "clients").iterdir():
             client = int(path.name.split("-")[0])
@@ -226,8 +227,9 @@ def test_workers_are_gone_after_the_run_and_threads_are_as_before(settings: Sett
 def test_replies_of_an_exchange_that_was_given_up_are_not_taken_for_others(
     settings: Settings, tmp_path: Path
 ) -> None:
-    from fedkf.core.client import Call, ClientHost
+    from fedkf.core.client import Call, ClientHost, Reply
     from fedkf.core.versions import Versions
+    from fedkf.engines import EngineSettings
     from fedkf.engines.local import LocalEngine
     from fedkf.runs.setup import load_source, make_data, make_task, settle
 
@@ -243,16 +245,22 @@ def test_replies_of_an_exchange_that_was_given_up_are_not_taken_for_others(
     config = settle(config, source)
     data = make_data(config, source)
     task = make_task(config, data, Naming())
-    host = ClientHost(Naming(), task, task.streams, Versions(tmp_path), data.client)
-    engine = LocalEngine(host, data, workers=2)
+    host = ClientHost(Naming(), task, Versions(tmp_path), data.client)
+    engine = LocalEngine(host, data, EngineSettings(workers=2))
+
+    def give_up(reply: Reply) -> bool:
+        raise KeyboardInterrupt
+
     try:
         for number in range(1, 6):
             calls = [Call("local_update", k, number, None, str(number)) for k in range(6)]
-            replies = engine.exchange(calls, Payload())
+            replies: list[Reply] = []
             if number % 2:
-                next(replies)
-                replies.close()  # type: ignore[attr-defined]
+                with pytest.raises(KeyboardInterrupt):
+                    engine.exchange(calls, Payload(), give_up)
                 continue
+            engine.exchange(calls, Payload(), lambda reply, to=replies: bool(to.append(reply)))  # type: ignore[misc]
+            assert len(replies) == len(calls)
             for reply in replies:
                 assert reply.upload is not None
                 numbers = reply.upload.numbers["monitoring"]

@@ -184,6 +184,17 @@ def silent(message: Message) -> None:
     return None
 
 
+def replies_of(engine: FlowerEngine, calls: list[Call]) -> dict[int, Reply]:
+    replies: dict[int, Reply] = {}
+
+    def accept(reply: Reply) -> bool:
+        replies[reply.call.client] = reply
+        return reply.upload is not None
+
+    engine.exchange(calls, DOWN, accept)
+    return replies
+
+
 def ask(nodes: dict[int, Node], step: str = "local_update", **options: Any) -> dict[int, Reply]:
     engine = FlowerEngine(
         Switchboard(nodes),
@@ -193,7 +204,7 @@ def ask(nodes: dict[int, Node], step: str = "local_update", **options: Any) -> d
     )
     engine.largest = 2000
     calls = [Call(step, client, 2, None, "2.1") for client in nodes]
-    return {reply.call.client: reply for reply in engine.exchange(calls, DOWN)}
+    return replies_of(engine, calls)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +261,7 @@ def test_an_upload_that_the_server_refuses_is_no_answer() -> None:
         Switchboard({0: fine, 1: returning}), lambda: {0: 0, 1: 1}, timeout=60, pause=0.01
     )
     calls = [Call("local_update", client, 2, None, "2.1") for client in (0, 1)]
-    for reply in engine.exchange(calls, DOWN):
-        reply.usable = reply.call.client == 1
+    engine.exchange(calls, DOWN, lambda reply: reply.call.client == 1)
     assert len(tries) == 2
 
 
@@ -265,7 +275,7 @@ def test_a_client_that_is_not_connected_is_named() -> None:
     board = Switchboard({0: fine})
     engine = FlowerEngine(board, lambda: {0: 0}, timeout=1)
     calls = [Call("local_update", client, 1, None, "1.1") for client in (0, 1)]
-    replies = {reply.call.client: reply for reply in engine.exchange(calls, DOWN)}
+    replies = replies_of(engine, calls)
     assert replies[1].error == "it is not connected"
     assert replies[0].upload is not None
     assert len(board.sent) == 1
@@ -274,7 +284,7 @@ def test_a_client_that_is_not_connected_is_named() -> None:
 def test_a_call_that_flower_does_not_accept_is_named() -> None:
     engine = FlowerEngine(Switchboard({0: fine}), lambda: {0: 0, 1: 1}, timeout=1)
     calls = [Call("local_update", client, 1, None, "1.1") for client in (0, 1)]
-    replies = {reply.call.client: reply for reply in engine.exchange(calls, DOWN)}
+    replies = replies_of(engine, calls)
     assert replies[1].error == "it is not connected"
     assert replies[0].upload is not None
 
@@ -283,7 +293,7 @@ def test_nobody_is_asked_again_at_once_or_after_the_time_of_the_exchange() -> No
     board = Switchboard({0: fine, 1: lost})
     engine = FlowerEngine(board, lambda: {0: 0, 1: 1}, timeout=0.5, need=2, pause=0.02)
     calls = [Call("local_update", client, 1, None, "1.1") for client in (0, 1)]
-    assert len(list(engine.exchange(calls, DOWN))) == 2
+    assert len(replies_of(engine, calls)) == 2
     assert 3 <= len(board.sent) <= 5
     assert all(MARGIN <= message.metadata.ttl <= MARGIN + 0.5 for message in board.sent)
 

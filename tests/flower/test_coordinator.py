@@ -17,6 +17,7 @@ from switchboard import Node, Switchboard
 from fedkf.cli.coordinator import follow
 from fedkf.cli.interruption import Stopped, interrupt
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.records import Round, Score
 from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
 from fedkf.flower.programs import free_port
 from fedkf.flower.server import Sites, execute, gather, server
@@ -61,7 +62,8 @@ def test_a_rehearsal_is_not_resumed_and_a_finished_run_is_judged(
         (run / "partition.json").write_bytes(sites.described())
         (run / "rounds.jsonl").unlink(missing_ok=True)
         for round in (1, 2, 3):
-            run.append_round({"round": round, "readouts": {"aca": {"clients": clients}}})
+            score = Score({}, clients, [0.5 for _ in clients])
+            run.append_round(Round(round, readouts={"aca": score}))
         run.write_json("summary.json", {})
 
     leave({}, [0, 1])

@@ -16,7 +16,8 @@ from fedkf import algorithms
 from fedkf.core.client import Reply
 from fedkf.core.federation import Observer
 from fedkf.runs.config import read, resolve
-from fedkf.runs.experiment import Result, execute
+from fedkf.runs.experiment import execute
+from fedkf.runs.result import Result
 
 NEEDS: dict[str, dict[str, Any]] = {"feddf": {"data.proxy": 0.1}}
 """What an algorithm cannot do without, beside its own hyperparameters."""

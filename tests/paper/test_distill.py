@@ -81,7 +81,7 @@ def test_drawings_are_repeatable_images_of_the_datas_shape() -> None:
     one = central(replace(SHORT, batch_size=10))  # not a multiple of the number of scales
 
     def draw() -> torch.Tensor:
-        client = Client(1, 1, one.samples, one.task, one.task.streams)
+        client = Client(1, 1, one.samples, one.task)
         return Drawing(client).make()
 
     x = draw()

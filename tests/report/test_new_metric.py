@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from folders import append, finish, record, write_run
 
+from fedkf.core.records import Round, Score
 from fedkf.metrics import METRICS, Metric
 from fedkf.paper.grid import grid_table
 from fedkf.report.figures import curves
@@ -81,5 +82,5 @@ def test_a_sweeps_table_has_a_column_for_it(run: Path) -> None:
 
 
 def test_trackers_are_told_it(metric: Metric) -> None:
-    line = {"readouts": {"oca": {"between": 0.25}}, "refused": []}
-    assert dict(scalars(line))["oca/between"] == 0.25
+    record = Round(1, readouts={"oca": Score({"between": 0.25})})
+    assert dict(scalars(record))["oca/between"] == 0.25

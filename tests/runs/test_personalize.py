@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import fedkf
+from fedkf.metrics import METRICS
 from fedkf.runs.store import RunFolder
 
 CLI = Callable[..., Outcome]
@@ -29,7 +30,7 @@ def test_what_was_before_is_what_the_run_reported_and_the_result_is_kept(run: Pa
     result = fedkf.personalize(run, readout="aca", workers=0)
     last = RunFolder(run).rounds()[-1]["readouts"]["aca"]
     assert [c["before"] for c in result["clients"]] == last["accuracy"]
-    assert {k: last[k] for k in ("amp", "fm", "wlp")} == result["before"]
+    assert {k: last[k] for k in METRICS} == result["before"]
     for c in result["clients"]:
         if c["tested"]:
             assert c["gain"] == pytest.approx(c["after"] - c["before"])

@@ -13,6 +13,7 @@ from conftest import Settings, model_bytes
 
 import fedkf
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.metrics import METRICS
 from fedkf.runs.store import RunFolder
 
 
@@ -49,7 +50,7 @@ def test_a_run_leaves_the_files_of_the_contract(finished: Path) -> None:
         assert len(line["active"]) == 3
         assert set(line["seconds"]) == {"train", "aggregate", "evaluate", "checkpoint", "total"}
         for score in line["readouts"].values():
-            assert set(score) == {"amp", "fm", "wlp", "clients", "accuracy"}
+            assert set(score) == {*METRICS, "clients", "accuracy"}
             assert score["clients"] == list(range(6))
     summary = json.loads((finished / "summary.json").read_text())
     assert set(summary) == {

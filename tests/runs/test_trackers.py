@@ -13,6 +13,7 @@ from conftest import Settings
 
 import fedkf
 from fedkf.core.errors import UserError
+from fedkf.core.records import Round
 from fedkf.runs.trackers import scalars
 
 READ = """
@@ -62,7 +63,7 @@ class Diary(fedkf.Observer):
     def client_finished(self, reply: Any) -> None:
         self.told.append("client")
 
-    def round_finished(self, record: dict[str, Any]) -> None:
+    def round_finished(self, record: Round) -> None:
         self.told.append(dict(scalars(record)))
 
     def run_ended(self) -> None:
@@ -84,7 +85,7 @@ def test_what_is_no_observer_is_refused(settings: Settings) -> None:
 
 
 class Failing(Diary):
-    def round_finished(self, record: dict[str, Any]) -> None:
+    def round_finished(self, record: Round) -> None:
         raise KeyboardInterrupt
 
 

@@ -197,7 +197,7 @@ def test_a_site_alone_never_sees_the_others(settings: Settings) -> None:
         down = Payload(weights={k: v + offset for k, v in task.initial_weights.items()})
         state = None
         for number in (1, 2):
-            client = Client(0, number, data.client(0), task, task.streams, state)
+            client = Client(0, number, data.client(0), task, state)
             own.append(Local().local_update(client, down)["weights"]["linear2.bias"])
             state = client.state
         judged = Local().evaluate(client, Payload(aca=down["weights"]))

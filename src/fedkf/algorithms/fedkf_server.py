@@ -60,9 +60,7 @@ class FedKFServer(FedKF):
         """θ ← θ − β ∇L_G(θ), n times, against the OCA of the round before."""
         nothing = torch.empty(0, *server.task.shape), torch.empty(0, dtype=torch.long)
         kept = state if "adam" in state else None
-        client = Client(
-            -1, server.round, ClientData(*nothing, *nothing), server.task, server.streams, kept
-        )
+        client = Client(-1, server.round, ClientData(*nothing, *nothing), server.task, kept)
         teacher = client.teacher(self._teacher(server, state))
         samples = TrainedGenerator(client)
         samples.every = 1  # every batch is for learning

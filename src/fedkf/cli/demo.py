@@ -43,8 +43,8 @@ def demo(
         summaries[title] = run_with_progress(
             config, run.path, False, quiet, title, advice="a new demo starts afresh"
         )
-        for readout, score in run.rounds()[-1]["readouts"].items():
-            accuracies[f"{title} {readout.upper()}"] = score["accuracy"]
+        for readout, score in (run.rounds()[-1].readouts or {}).items():
+            accuracies[f"{title} {readout.upper()}"] = score.accuracy
     figure, folders = out_ / "comparison.png", [out_ / name for name in TITLES]
     draw(comparison(read_runs(folders), "FedAvg and FedKF on digits, α = 0.1"), figure)
     out.print(results_table(summaries))

@@ -13,11 +13,9 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from fedkf.core.client import Reply
-from fedkf.core.federation import Observer, Record
-from fedkf.metrics import METRICS
-
-PAPER = ("amp", "fm", "wlp")
-"""The metrics that are followed round by round; the others are in the records."""
+from fedkf.core.federation import Observer
+from fedkf.core.records import Round
+from fedkf.metrics import METRICS, PAPER
 
 
 class Progress(Observer):
@@ -45,11 +43,10 @@ class Progress(Observer):
         if not self.first:
             self.first, self.began = round, time.perf_counter()
 
-    def round_finished(self, record: Record) -> None:
-        for refusal in record["refused"]:
+    def round_finished(self, record: Round) -> None:
+        for refusal in record.refused:
             self.say(
-                f"round {record['round']}: client {refusal['client']} was left out: "
-                f"{refusal['reason']}"
+                f"round {record.round}: client {refusal.client} was left out: {refusal.reason}"
             )
 
     def pace(self, done: int) -> tuple[float, str]:
@@ -62,11 +59,11 @@ class Progress(Observer):
 class Lines(Progress):
     """A line per round, for files and pipes."""
 
-    def round_finished(self, record: Record) -> None:
+    def round_finished(self, record: Round) -> None:
         super().round_finished(record)
-        each, left = self.pace(record["round"])
+        each, left = self.pace(record.round)
         self.say(
-            f"{self.title}  round {record['round']}/{self.rounds}  {in_short(record)}  "
+            f"{self.title}  round {record.round}/{self.rounds}  {in_short(record)}  "
             f"{each:.2f} s/round  {left} left"
         )
 
@@ -104,23 +101,21 @@ class Bar(Progress):
         if reply.call.step != "evaluate":
             self.bar.advance(self.task, self.share)
 
-    def round_finished(self, record: Record) -> None:
+    def round_finished(self, record: Round) -> None:
         super().round_finished(record)
-        each, left = self.pace(record["round"])
+        each, left = self.pace(record.round)
         text = f"{in_short(record)}  {each:.2f} s/round  {left} left"
-        self.bar.update(self.task, completed=record["round"], text=text)
+        self.bar.update(self.task, completed=record.round, text=text)
 
 
-def in_short(record: Record) -> str:
+def in_short(record: Round) -> str:
     """The paper's metrics of each readout in a few words."""
     parts = []
-    for name, score in (record["readouts"] or {}).items():
+    for name, score in (record.readouts or {}).items():
         if score["amp"] is not None:
-            numbers = " ".join(
-                f"{METRICS[key].label} {METRICS[key].show(score[key])}" for key in PAPER
-            )
-            some = f" ({len(score['clients'])} of {score['of']} clients)" if "of" in score else ""
-            parts.append(f"{name.upper()} {numbers}{some}")
+            numbers = [f"{METRICS[k].label} {METRICS[k].show(score[k])}" for k in PAPER]
+            judged = f" ({len(score.clients)} of {score.of} clients)" if score.of else ""
+            parts.append(f"{name.upper()} {' '.join(numbers)}{judged}")
     return " | ".join(parts)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fedkf.core.errors import UserError, nearest
+from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload, Weights, weighted_mean
 
 if TYPE_CHECKING:
@@ -182,16 +183,6 @@ def check(name: str, value: Any, about: Mapping[str, Any]) -> bool | int | float
         raise UserError(f"algorithm.{name} is {value!r}; it must be {allowed}")
     result: bool | int | float | str = value
     return result
-
-
-def correct(model: torch.nn.Module, images: Tensor, labels: Tensor, chunk: int = 256) -> Tensor:
-    """Which of the samples are classified correctly, as a tensor of truth values on the CPU."""
-    with torch.no_grad():
-        hits = [
-            (model(x).argmax(1) == y).cpu()
-            for x, y in zip(images.split(chunk), labels.split(chunk), strict=True)
-        ]
-    return torch.cat(hits)
 
 
 def starting_loss(client: Client, weights: Weights, chunk: int = 256) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,9 @@ import torch
 
 from fedkf.core.codec import Codec
 from fedkf.core.errors import UserError, disk_error
+from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.random import GlobalStream, Streams
+from fedkf.core.random import GlobalStream
 from fedkf.core.samples import Samples, Sampling
 from fedkf.core.task import Task, Training, copy_of
 
@@ -49,21 +50,19 @@ class Client:
         round: int,
         data: ClientData,
         task: Task,
-        streams: Streams,
         state: Payload | None = None,
     ) -> None:
         self.id, self.round, self.data, self.task = id, round, data, task
         self.size = len(data.labels)
         self.state = state
         self.steps = 0
-        self._streams = streams
-        self._aside = GlobalStream(streams.integer("aside", round, id), task.device)
+        self._aside = GlobalStream(task.streams.integer("aside", round, id), task.device)
         self._losses: dict[str, Tensor] = {}
         self._logged: Counter[str] = Counter()
 
     def random(self, purpose: str) -> torch.Generator:
         """A random stream of this client, this round and this purpose."""
-        return self._streams.torch_generator(purpose, self.round, self.id)
+        return self.task.streams.torch_generator(purpose, self.round, self.id)
 
     # -- local training -------------------------------------------------------------------------
 
@@ -186,7 +185,7 @@ class Call:
     version: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Reply:
     """What came of a call: an upload, or the reason why there is none."""
 
@@ -195,8 +194,6 @@ class Reply:
     wrote_state: bool = False
     error: str = ""
     details: str = ""
-    usable: bool = True
-    """The server's judgement of the upload, which the engine knows when it goes on."""
 
 
 class ClientHost:
@@ -206,12 +203,11 @@ class ClientHost:
         self,
         algorithm: Algorithm,
         task: Task,
-        streams: Streams,
         states: Versions,
         data: Callable[[int], ClientData],
         codec: Codec | None = None,
     ) -> None:
-        self.algorithm, self.task, self.streams = algorithm, task, streams
+        self.algorithm, self.task = algorithm, task
         self.states, self.data, self.codec = states, data, codec or Codec()
 
     def perform(self, call: Call, wire: Payload) -> Reply:
@@ -223,11 +219,9 @@ class ClientHost:
             )
         state = None if call.start is None else self.states.load(call.client, call.start)
         try:
-            client = Client(
-                call.client, call.round, self.data(call.client), self.task, self.streams, state
-            )
+            client = Client(call.client, call.round, self.data(call.client), self.task, state)
             down = wire if call.step == "evaluate" else self.codec.decode_down(wire)
-            seed = self.streams.integer(f"global {call.step}", call.round, call.client)
+            seed = self.task.streams.integer(f"global {call.step}", call.round, call.client)
             with GlobalStream(seed, self.task.device).active():
                 upload: Payload = getattr(self.algorithm, call.step)(client, down)
             if not isinstance(upload, Payload):
@@ -246,6 +240,19 @@ class ClientHost:
             except OSError as error:
                 raise disk_error(error, self.states.folder) or error from error
         return Reply(call, upload, wrote)
+
+    def count(self, clients: Sequence[int], readouts: Payload) -> Payload:
+        """How many test samples of each client each readout classifies correctly, in one pass."""
+        parts = [self.data(k) for k in clients]
+        images = torch.cat([part.test_images for part in parts])
+        labels = torch.cat([part.test_labels for part in parts])
+        sizes = [len(part.test_labels) for part in parts]
+        counts = {}
+        for name in readouts:
+            model = self.task.load("student", readouts[name]).eval()
+            hits = correct(model, images, labels).split(sizes)
+            counts[name] = torch.stack([part.sum() for part in hits])
+        return Payload(counts=counts)
 
 
 class StepFailed(Exception):

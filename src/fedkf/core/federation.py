@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from fedkf import metrics
 from fedkf.core.algorithm import Algorithm
@@ -16,12 +16,13 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Scope
 from fedkf.core.overall import Inactive, with_global
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.server import Counts, Engine, Server
+from fedkf.core.records import Round, Score
+from fedkf.core.server import Counts, Server
 
-FINAL = "final-"
-
-Record = dict[str, Any]
-"""One finished round, as it stands in rounds.jsonl."""
+OVERALL = "overall"
+"""The name of T1's memory."""
+FINAL, MEMORY = "final-", "memory-"
+"""What the names of a checkpoint's payloads begin with: readouts after the last round, memories."""
 
 
 class Observer:
@@ -29,7 +30,7 @@ class Observer:
 
     def round_started(self, round: int, active: Sequence[int]) -> None: ...
     def client_finished(self, reply: Reply) -> None: ...
-    def round_finished(self, record: Record) -> None: ...
+    def round_finished(self, record: Round) -> None: ...
     def run_ended(self) -> None: ...
 
 
@@ -40,15 +41,15 @@ class Saved:
     round: int
     payloads: Mapping[str, Payload]
     ledger: dict[str, dict[str, dict[str, int]]]
-    record: Record | None
+    record: Round
 
 
 class Checkpoint(Protocol):
     """Makes a finished round permanent, all of it or nothing."""
 
     def commit(
-        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Record]
-    ) -> None:
+        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Round]
+    ) -> Round:
         """Write everything that changed, then the record, which `sign` completes at that moment."""
         ...
 
@@ -78,15 +79,13 @@ class Federation:
         self,
         algorithm: Algorithm,
         server: Server,
-        engine: Engine,
         schedule: Schedule,
-        ledger: Ledger,
         checkpoint: Checkpoint,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self.algorithm, self.server, self.engine = algorithm, server, engine
-        self.schedule, self.ledger, self.checkpoint = schedule, ledger, checkpoint
-        self.observers = observers
+        self.algorithm, self.server = algorithm, server
+        self.schedule, self.checkpoint, self.observers = schedule, checkpoint, observers
+        self.ledger = server.channel.ledger
         self.done = 0
         self.state: Payload | None = None
         self.final: dict[str, Weights] | None = None
@@ -96,13 +95,10 @@ class Federation:
         """Continue after the round that `saved` holds."""
         self.done, self.state = saved.round, saved.payloads["state"]
         self.ledger.counts = saved.ledger
-        for name, payload in saved.payloads.items():
-            if name.startswith("memory-"):
-                # All sizes being 1, weighted and unweighted are the same.
-                weighted = payload.number("about", "total") != len(self.server.sizes)
-                self.server.memory(name.removeprefix("memory-"), weighted).restore(payload)
-        if "overall" in saved.payloads:
-            self.server.overall = saved.payloads["overall"]["weights"]
+        memories = {k: p for k, p in saved.payloads.items() if k.startswith(MEMORY)}
+        self.server.restore_memories({k.removeprefix(MEMORY): p for k, p in memories.items()})
+        if OVERALL in saved.payloads:
+            self.server.overall = saved.payloads[OVERALL]["weights"]
         else:
             self._remember_overall()
         finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
@@ -149,34 +145,37 @@ class Federation:
             scores = self._evaluate(readouts)
         clock.lap("evaluate")
         after = self.ledger.bytes()
-        record: Record = {
-            "round": round,
-            "active": server.active,
-            "refused": [{"client": r.client, "reason": r.reason} for r in server.refused],
-            "readouts": scores,
-            "losses": {**self._losses(), **drift(sent, server.trained)},
-            "bytes": {way: after[way] - before[way] for way in after},
-        }
+        record = Round(
+            round,
+            server.active,
+            server.refused,
+            scores,
+            {**self._losses(), **drift(sent, server.trained)},
+            {way: after[way] - before[way] for way in after},
+        )
         self.done = round
         clock.laps["train"] = server.seconds_training
         clock.laps["aggregate"] -= server.seconds_training
-        commit = last or round % self.schedule.checkpoint_every == 0
-        if commit:
-            self.checkpoint.commit(self.payloads(state), self.ledger, lambda: clock.sign(record))
+
+        def sign() -> Round:
+            return replace(record, seconds=clock.seconds())
+
+        if last or round % self.schedule.checkpoint_every == 0:
+            record = self.checkpoint.commit(self.payloads(state), self.ledger, sign)
         else:
-            clock.sign(record)
+            record = sign()
         for observer in self.observers:
             observer.round_finished(record)
         return state
 
     def payloads(self, state: Payload) -> dict[str, Payload]:
         """What a checkpoint must hold beside slots and private states."""
-        memories = {f"memory-{name}": m.state() for name, m in self.server.memories.items()}
+        memories = {MEMORY + name: kept for name, kept in self.server.memories().items()}
         finals = {FINAL + name: Payload(weights=w) for name, w in (self.final or {}).items()}
         start = Payload(weights=self.server.task.initial_weights)
         kept = {"start": start, "state": state, **memories, **finals}
         if self.schedule.inactive == "global" and self.server.overall is not None:
-            kept["overall"] = Payload(weights=self.server.overall)
+            kept[OVERALL] = Payload(weights=self.server.overall)
         return kept
 
     def _update_overall(self, sent: Weights) -> None:
@@ -186,11 +185,11 @@ class Federation:
             server.overall = with_global(server.trained, server.sizes, sent)
             return
         for client in sorted(server.trained):
-            server.memory("overall").put(client, server.trained[client])
+            server.memory(OVERALL).put(client, server.trained[client])
         self._remember_overall()
 
     def _remember_overall(self) -> None:
-        mean = self.server.memory("overall").mean(
+        mean = self.server.memory(OVERALL).mean(
             self.schedule.scope, self.server.task.initial_weights
         )
         self.server.overall = mean
@@ -214,22 +213,16 @@ class Federation:
                 means[name] = value
         return means
 
-    def _evaluate(self, readouts: Mapping[str, Weights]) -> dict[str, Any]:
+    def _evaluate(self, readouts: Mapping[str, Weights]) -> dict[str, Score]:
         counts = self._count(readouts)
-        scores: dict[str, Any] = {}
+        total = len(self.server.sizes)
+        of = None if len(counts.clients) == total else total  # only a sample, or who answered
+        scores = {}
         for name, hits in counts.correct.items():
             pairs = zip(hits, counts.tested, strict=True)
             accuracy = [c / n if n else None for c, n in pairs]
-            summary: dict[str, float | None] = {"amp": None, "fm": None, "wlp": None}
-            if any(counts.tested):
-                summary = {
-                    "amp": metrics.amp(accuracy, counts.tested),
-                    "fm": metrics.fm(accuracy),
-                    "wlp": metrics.wlp(accuracy),
-                }
-            scores[name] = {**summary, "clients": counts.clients, "accuracy": accuracy}
-            if len(counts.clients) < len(self.server.sizes):
-                scores[name]["of"] = len(self.server.sizes)  # only a sample, or who answered
+            numbers = metrics.summarise(accuracy, counts.tested)
+            scores[name] = Score(numbers, counts.clients, accuracy, of)
         return scores
 
     def judges(self) -> Sequence[int]:
@@ -246,7 +239,7 @@ class Federation:
         for name, weights in readouts.items():
             down.add(name, weights, "weights")
         if type(self.algorithm).evaluate is Algorithm.evaluate:
-            counts = self.engine.evaluate(readouts, clients)
+            counts = self.server.channel.engine.evaluate(readouts, clients)
             if counts is not None:
                 # What the clients would have sent and received, had each evaluated for itself.
                 report = Payload(monitoring={"tested": 0, **dict.fromkeys(readouts, 0)})
@@ -287,9 +280,8 @@ class Clock:
         self.laps[name] = now - self.last
         self.last = now
 
-    def sign(self, record: Record) -> Record:
-        """Write the seconds into a record; what follows the last lap is the checkpoint's."""
+    def seconds(self) -> dict[str, float]:
+        """What the record of a round says; what follows the last lap is the checkpoint's."""
         self.lap("checkpoint")
         laps = {k: round(self.laps[k], 4) for k in ("train", "aggregate", "evaluate", "checkpoint")}
-        record["seconds"] = {**laps, "total": round(self.last - self.began, 4)}
-        return record
+        return {**laps, "total": round(self.last - self.began, 4)}

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,15 +15,16 @@ import torch
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, printable
+from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.random import GlobalStream, Streams
+from fedkf.core.random import GlobalStream
+from fedkf.core.records import Refused
 from fedkf.core.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedkf.core.ledger import Ledger
     from fedkf.core.versions import Versions
 
 
@@ -40,11 +41,18 @@ class Counts:
     correct: dict[str, list[int]]
 
 
+Accept = Callable[[Reply], bool]
+"""Takes a reply and says whether its upload can be used."""
+
+
 class Engine(Protocol):
     """Carries payloads to clients and back. It knows nothing of algorithms."""
 
-    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
-        """Send `down`, run each call on its client; replies come as they finish."""
+    def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
+        """Send `down`, run each call on its client, and give `accept` each reply as it comes.
+
+        Every call has a reply in the end, if only one that says why there is no upload.
+        """
         ...
 
     def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> Counts | None:
@@ -69,17 +77,29 @@ class Upload:
         return self.payload.number(group, name)
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """An upload that was left out of its round, and why."""
-
-    client: int
-    reason: str
-    details: str = ""
-
-
 class TooFewUploads(FedkfError):
     """Too few clients returned something usable."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The way to the clients: what carries payloads, how they are encoded, where they count."""
+
+    engine: Engine
+    codec: Codec = field(default_factory=Codec)
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+class Storage:
+    """What the server keeps of each client. This one lives in memory; a run's is on its disk."""
+
+    def __init__(self, states: Versions) -> None:
+        self.states = states
+        """Which version of its private state each client is to start from."""
+
+    def memory(self, name: str, sizes: Mapping[int, int], now: Callable[[], int]) -> Memory:
+        """A new per-client store, whose means weigh clients by `sizes`; `now` is the round."""
+        return Memory({}, sizes)
 
 
 class Server:
@@ -89,29 +109,26 @@ class Server:
         self,
         task: Task,
         sizes: Mapping[int, int],
-        streams: Streams,
-        engine: Engine,
-        states: Versions,
-        ledger: Ledger,
-        make_memory: Callable[[str, Mapping[int, int]], Memory],
+        channel: Channel,
+        storage: Storage,
         min_clients: int = 1,
-        codec: Codec | None = None,
+        proxy: Tensor | None = None,
     ) -> None:
-        self.task, self.sizes, self.streams = task, sizes, streams
+        self.task, self.sizes, self.streams = task, sizes, task.streams
+        self.channel, self.storage = channel, storage
         self.round = 0
         self.active: list[int] = []
         self.overall: Weights | None = None
         """T1's mean of every client's latest weights; None before any client was seen."""
-        self.proxy: Tensor | None = None
+        self.proxy = proxy
         """Unlabelled inputs that belong to no client (`data.proxy`), normalised as the data is."""
-        self.refused: list[Refusal] = []
+        self.refused: list[Refused] = []
         self.trained: dict[int, Weights] = {}
         self.monitoring: dict[int, dict[str, int | float]] = {}
         self.on_reply: Callable[[Reply], None] = lambda reply: None
-        self.memories: dict[str, Memory] = {}
-        self._engine, self._states, self._ledger = engine, states, ledger
-        self._make_memory, self._min_clients = make_memory, min_clients
-        self._codec = codec or Codec()
+        self._min_clients = min_clients
+        self._memories: dict[str, Memory] = {}
+        self._saved_memories: dict[str, Payload] = {}
         self._exchanges = 0
         self.seconds_training = 0.0
 
@@ -143,10 +160,20 @@ class Server:
 
     def memory(self, name: str, weighted: bool = True) -> Memory:
         """A per-client store with an exact running mean, by size or not, for all rounds."""
-        if name not in self.memories:
+        if name not in self._memories:
             sizes = self.sizes if weighted else dict.fromkeys(self.sizes, 1)
-            self.memories[name] = self._make_memory(name, sizes)
-        return self.memories[name]
+            made = self._memories[name] = self.storage.memory(name, sizes, lambda: self.round)
+            if name in self._saved_memories:
+                made.restore(self._saved_memories[name])
+        return self._memories[name]
+
+    def memories(self) -> dict[str, Payload]:
+        """What a checkpoint keeps of the memories, also of those not asked for since a resume."""
+        return {**self._saved_memories, **{k: m.state() for k, m in self._memories.items()}}
+
+    def restore_memories(self, saved: Mapping[str, Payload]) -> None:
+        """Memories that are asked for from now on begin with what a checkpoint kept of them."""
+        self._saved_memories = dict(saved)
 
     def exchange(self, step: str, clients: Sequence[int], down: Payload) -> list[Upload]:
         """Run the algorithm's method `step` on each client; the accepted uploads, by client id.
@@ -154,54 +181,66 @@ class Server:
         What a client wrote to its private state counts only if its upload is accepted.
         """
         self._exchanges += 1
-        version = f"{self.round}.{self._exchanges}"
-        start = self._states.latest
-        calls = [Call(step, k, self.round, start.get(k), version) for k in sorted(clients)]
         training = step != "evaluate"
-        wire = self._codec.encode_down(down) if training else down
-        self._ledger.down(wire, len(calls), training)
-        down = self._codec.decode_down(wire) if training else down  # as the clients see it
-        began = time.perf_counter()
+        states, codec, ledger = self.storage.states, self.channel.codec, self.channel.ledger
+        version = f"{self.round}.{self._exchanges}"
+        calls = [Call(step, k, self.round, states.latest.get(k), version) for k in sorted(clients)]
+        wire = codec.encode_down(down) if training else down
+        ledger.down(wire, len(calls), training)
+        sent = codec.decode_down(wire) if training else down  # as the clients see it
         uploads: dict[int, Upload] = {}
-        refused: dict[int, Refusal] = {}
-        for reply in self._engine.exchange(calls, wire):
-            client, upload, reason = reply.call.client, reply.upload, reply.error
-            if upload is not None:
-                self._ledger.up(upload, training)
-                try:
-                    upload = self._codec.decode_up(upload, down)
-                    reason = fault(upload, down)
-                    if not training:
-                        reason = reason or miscounted(upload, down)
-                except Exception as error:  # it may hold anything
-                    reason = f"it cannot be decoded ({type(error).__name__}: {error})"
+        refused: dict[int, Refused] = {}
+
+        def accept(reply: Reply) -> bool:
+            client = reply.call.client
+            upload, reason = self._judged(reply, sent, training)
             if reason or upload is None:
-                reply.usable = False
-                self._states.discard(client, version)
-                refused[client] = Refusal(client, printable(reason), reply.details)
+                states.discard(client, version)
+                refused[client] = Refused(client, printable(reason))
             else:
                 if reply.wrote_state:
-                    self._states.accept(client, version)
+                    states.accept(client, version)
                 uploads[client] = Upload(client, self.sizes[client], upload)
             self.on_reply(reply)
-        if training:
-            self.seconds_training += time.perf_counter() - began
+            return client in uploads
+
+        began = time.perf_counter()
+        self.channel.engine.exchange(calls, wire, accept)
         accepted = [uploads[k] for k in sorted(uploads)]
         if not training:
             return accepted  # whoever does not answer is missing from the metrics
+        self.seconds_training += time.perf_counter() - began
         self.refused += [refused[k] for k in sorted(refused)]
-        if len(uploads) < min(self._min_clients, len(calls)):
-            reasons = "; ".join(f"client {r.client}: {r.reason}" for r in self.refused[:3])
-            raise TooFewUploads(
-                f"round {self.round} has {len(uploads)} usable uploads of {len(calls)}, "
-                f"and {self._min_clients} are needed ({reasons})"
-            )
+        self._require(len(uploads), len(calls))
         for item in accepted:
             if "weights" in item.payload:
                 self.trained[item.client] = item["weights"]
             if "monitoring" in item.payload:
                 self.monitoring[item.client] = item.payload.numbers["monitoring"]
         return accepted
+
+    def _judged(self, reply: Reply, sent: Payload, training: bool) -> tuple[Payload | None, str]:
+        """The upload of a reply, decoded, and why it cannot be used, or nothing."""
+        upload = reply.upload
+        if upload is None:
+            return None, reply.error
+        self.channel.ledger.up(upload, training)
+        try:
+            upload = self.channel.codec.decode_up(upload, sent)
+            reason = fault(upload, sent)
+            if not training:
+                reason = reason or miscounted(upload, sent)
+        except Exception as error:  # it may hold anything
+            reason = f"it cannot be decoded ({type(error).__name__}: {error})"
+        return upload, reason
+
+    def _require(self, usable: int, asked: int) -> None:
+        if usable < min(self._min_clients, asked):
+            reasons = "; ".join(f"client {r.client}: {r.reason}" for r in self.refused[:3])
+            raise TooFewUploads(
+                f"round {self.round} has {usable} usable uploads of {asked}, "
+                f"and {self._min_clients} are needed ({reasons})"
+            )
 
 
 def fault(upload: Payload, down: Payload) -> str:

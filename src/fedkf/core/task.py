@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -50,10 +50,9 @@ class Task:
     channels_last: bool = False
     parts: Sequence[object] = ()
     on_resident: Callable[[nn.Module, str], None] | None = None
+    start: Weights | None = None
+    """w⁰ where it is given, as a resumed run gives the one that it began with."""
     _residents: dict[str, nn.Module] = field(default_factory=dict, init=False, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_residents": {}}  # another process makes its own
 
     def part(self, kind: type[Part]) -> Part:
         """The part of that type."""
@@ -62,10 +61,14 @@ class Task:
                 return part
         raise ValueError(f"this task has no {kind.__name__}")
 
+    def __getstate__(self) -> dict[str, object]:
+        """Another process makes modules of its own."""
+        return {**self.__dict__, "_residents": {}}
+
     @cached_property
     def initial_weights(self) -> Weights:
-        """w⁰, drawn from the run's seed; a resumed run sets the one it began with."""
-        return self.initial("model", self.make_model)
+        """w⁰: the one given, or one drawn from the run's seed."""
+        return self.initial("model", self.make_model) if self.start is None else self.start
 
     @property
     def layout(self) -> torch.memory_format:

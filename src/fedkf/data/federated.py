@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -65,6 +65,17 @@ class FederatedData:
             images = getattr(self, name).to(device)
             moved[name] = images.to(memory_format=layout) if images.ndim == 4 else images
         return replace(self, **moved)
+
+    def resident(self, device: str, layout: torch.memory_format) -> Callable[[int], ClientData]:
+        """Each client's data on the device of whichever process asks, moved there at first use."""
+        moved: list[FederatedData] = []
+
+        def client(id: int) -> ClientData:
+            if not moved:
+                moved.append(self.to(device, layout))
+            return moved[0].client(id)
+
+        return client
 
     def class_counts(self) -> NDArray[np.int64]:
         """Samples of each client (rows) and class (columns), training and test together."""

@@ -1,1 +1,23 @@
 """Engines carry payloads between server and clients; they know nothing of algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What an engine is told beside the clients that it serves."""
+
+    workers: int = 0
+    """Processes that share the work; 0 means the calling one."""
+    threads: int = 1
+    address: str | None = None
+    """Of a cluster that runs already, for engines that know one."""
+    timeout: float | None = None
+    """Seconds after which an exchange goes on without those who have not answered."""
+    need: int = 1
+    """Usable uploads that an exchange must have."""
+    say: Callable[[str], None] = lambda text: None
+    """Tells the user something in a sentence."""

@@ -16,6 +16,7 @@ from flwr.app import ArrayRecord, Message
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import FedkfError, UserError, printable
 from fedkf.core.payload import Payload, Weights
+from fedkf.core.server import Accept
 from fedkf.flower.messages import make_call, packed, read_payload, was_lost
 
 MARGIN = 900.0
@@ -60,7 +61,7 @@ class FlowerEngine:
     def check(self) -> None:
         """Called while waiting; raises if there is nothing to wait for any more."""
 
-    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
+    def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
         training = any(call.step != "evaluate" for call in calls)
         need = min(self.need, len(calls)) if training else 0
         record = packed(down.to_bytes())
@@ -78,20 +79,18 @@ class FlowerEngine:
             for call, message in self._collect(sent, began):
                 if message is None:
                     seconds = f"{self.timeout:g} s" if self.timeout is not None else "its time"
-                    yield Reply(call, error=f"no answer within {seconds}")
+                    accept(Reply(call, error=f"no answer within {seconds}"))
                 elif was_lost(message):
                     why[call.client] = "the connection to it was lost"
                     absent.append(call)
                 else:
-                    reply = self._read(call, message, largest)
-                    yield reply
-                    answered += reply.upload is not None and reply.usable
+                    answered += accept(self._read(call, message, largest))
             open_ = absent
             if answered >= need or self._time_is_up(began):
                 break
             self._wait_for({call.client for call in open_}, began)
         for call in open_:
-            yield Reply(call, error=why[call.client])
+            accept(Reply(call, error=why[call.client]))
 
     def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> None:
         """Only clients can: each counts its own."""

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import yaml
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Record
 from fedkf.core.payload import write_atomically
+from fedkf.core.records import Round
 from fedkf.flower import programs
 from fedkf.flower.private import OWNER_ALONE, current_umask, private
 from fedkf.runs.config import parse
@@ -252,7 +252,7 @@ class Job:
         file = self.folder / key
         return json.loads(file.read_bytes()) if file.exists() else None
 
-    def follow(self, say: Callable[[str], None], on_round: Callable[[Record], None]) -> None:
+    def follow(self, say: Callable[[str], None], on_round: Callable[[Round], None]) -> None:
         """Watch the run until it ends; raises what ended it, if it did not end well."""
         began, heard, seen = time.monotonic(), 0, len(RunFolder(self.out).rounds())
         while True:

@@ -11,18 +11,16 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedkf.core.client import Call, ClientHost, Reply
-from fedkf.core.codec import Codec
-from fedkf.core.payload import Payload
 from fedkf.core.versions import Versions
 from fedkf.data.datasets import arrays_of
 from fedkf.data.federated import FederatedData
-from fedkf.engines.local import Job, answer
+from fedkf.engines.worker import answer
 from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.messages import make_reply, read_call, read_payload
 from fedkf.flower.settings import incoming
+from fedkf.runs.assembly import Assembly
 from fedkf.runs.schema import Config
-from fedkf.runs.setup import Objects, make_algorithm, make_task
+from fedkf.runs.setup import Objects
 
 if TYPE_CHECKING:
     from torch import nn
@@ -61,11 +59,14 @@ def client_app(
         engine = config.engine.model_copy(update={"device": str(head["device"])})
         config = config.model_copy(update={"engine": engine})
         own = own_data(data, context, config)
-        header, payload = answer(
-            Participant(model, own, config, folder / invitation.experiment, list(head["keep"])),
-            {"do": "step", "call": call.__dict__},
-            read_payload(message),
-        )
+        torch.set_num_threads(config.engine.threads)
+        states = Versions(folder / invitation.experiment)
+        states.keep_only(call.client, list(head["keep"]))
+        assembly = Assembly.of(config, own, Objects(model=model))
+        mine = own.resident(assembly.task.device, assembly.task.layout)
+        host = assembly.host(states, lambda client: mine(0))
+        job = {"do": "step", "call": call.__dict__}
+        header, payload = answer(host, job, read_payload(message))
         header.pop("details", None)
         return make_reply(message, call, header, payload)
 
@@ -94,28 +95,3 @@ def own_data(
         ["client"],
         names,
     )
-
-
-class Participant:
-    """Where one step is done: the user's model and data, the strategy's configuration."""
-
-    def __init__(
-        self, model: Factory, data: FederatedData, config: Config, folder: Path, keep: list[str]
-    ) -> None:
-        self.model, self.data, self.config = model, data, config
-        self.folder, self.keep = folder, keep
-
-    def step(self, job: Job, down: Payload) -> Reply:
-        call, config = Call(**job["call"]), self.config
-        torch.set_num_threads(config.engine.threads)
-        states = Versions(self.folder)
-        states.keep_only(call.client, self.keep)
-        algorithm = make_algorithm(config)
-        task = make_task(config, self.data, algorithm, Objects(model=self.model))
-        own = self.data.to(task.device, task.layout).client(0)
-        codec = Codec(config.transport.downlink, config.transport.uplink)
-        host = ClientHost(algorithm, task, task.streams, states, lambda client: own, codec)
-        return host.perform(call, down)
-
-    def count(self, job: Job, down: Payload) -> Payload:
-        raise NotImplementedError("clients count their own")

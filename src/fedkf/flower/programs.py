@@ -69,7 +69,7 @@ def stand_in(folder: Path, name: str, module: str) -> None:
 
 def end_with_parent() -> None:
     """End soon after the process that started this one: an orphan would try for minutes."""
-    from fedkf.engines.local import end_with
+    from fedkf.engines.worker import end_with
 
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 

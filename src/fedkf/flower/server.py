@@ -15,35 +15,26 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedkf.core.client import Call
-from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Record
-from fedkf.core.server import Engine
-from fedkf.core.versions import RemoteVersions, Versions
+from fedkf.core.records import Round
+from fedkf.core.versions import RemoteVersions
 from fedkf.data.source import Source
 from fedkf.flower import internals, programs
 from fedkf.flower.carrier import FlowerEngine
 from fedkf.flower.coordinator import APP, VARIABLE, Coordinator, Job
 from fedkf.flower.handshake import Introduction, Invitation, introductions
 from fedkf.flower.settings import outgoing
+from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import refuse_changes
-from fedkf.runs.experiment import Clients, carry_out, reporting_disk_errors
+from fedkf.runs.experiment import Experiment, reporting_disk_errors
+from fedkf.runs.provenance import provenance
 from fedkf.runs.schema import Config
-from fedkf.runs.setup import (
-    check_proxy,
-    load_proxy,
-    make_algorithm,
-    make_task,
-    provenance,
-    settle,
-)
+from fedkf.runs.setup import check_proxy, make_algorithm, named_proxy, prepare_proxy, settle
 from fedkf.runs.store import RunFolder
 
 HOUR = 3600.0
@@ -126,65 +117,66 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         run.claim(job.resume)
     try:
         existing = run.config() if run.begun() else None
-        experiment = secrets.token_hex(16)
+        name = secrets.token_hex(16)
         if existing is not None:
             if "experiment" not in run.provenance():
                 raise UserError(f"{run.path} holds a run of fedkf run; choose another folder")
-            experiment = str(run.provenance()["experiment"])
+            name = str(run.provenance()["experiment"])
             sites = Sites.read(run)
             refuse_changes(existing, sites.settled(config))
             if run.finished() and len(run.rounds()) >= config.federation.rounds:
                 failed_everywhere(run.rounds())
                 return
-        algorithm = make_algorithm(config)
-        check_proxy(config, algorithm)
+        check_proxy(config, make_algorithm(config))
         if isinstance(config.data.proxy, float):
             raise UserError("data.proxy: a share of the sites' data cannot be had; name other data")
         nodes = coordinator.nodes
         if existing is None:
-            sites = gather(grid, nodes(), config, experiment, job.wait, say)
+            sites = gather(grid, nodes(), config, name, job.wait, say)
         config = sites.settled(config)
         if missing := [name for name in sites.names if name not in nodes()]:
             say(f"not registered any more: {', '.join(missing)}")
         online = reachable(grid, nodes, sites.names)
         assemble(online, sites.names, job.wait, say)
-        task = make_task(config, sites, algorithm)
-        proxy = load_proxy(config, sites.shape, say)
-        sent = outgoing(config, task.training.steps_per_epoch)
-
-        def engine(states: Versions, codec: Codec, origin: Mapping[str, Any]) -> Engine:
-            assert isinstance(states, RemoteVersions)
-            head = Invitation(sent, str(origin["experiment"])).head()
-
-            def more(call: Call) -> dict[str, Any]:
-                return {**head, "keep": states.keep(call.client)}
-
-            return FlowerEngine(
-                grid,
-                online,
-                timeout=config.federation.round_timeout or HOUR,
-                need=config.federation.min_clients,
-                more=more,
-                pause=0.5,
-            )
-
+        inputs = None if config.data.proxy is None else named_proxy(config, sites.shape, say)
+        proxy = prepare_proxy(config, inputs, sites.shape)
+        assembly = Assembly.of(config, sites, proxy=proxy)
         origin = {
             **provenance(None, proxy),
             "data_sha256": sites.digest(),
-            "experiment": experiment,
+            "experiment": name,
         }
-        clients = Clients(sites, sites.described, engine, RemoteVersions)
-        with reporting_disk_errors(run.path):
-            carry_out(config, run, [], say, algorithm, task, clients, proxy, origin)
+        experiment = Experiment(assembly, run, origin, [], say, RemoteVersions)
+        with experiment.open(sites.described):
+            engine = sites_engine(grid, online, experiment)
+            experiment.finish(experiment.train(engine))
         failed_everywhere(run.rounds())
     finally:
         run.release()
 
 
-def failed_everywhere(history: list[Record]) -> None:
+def sites_engine(
+    grid: Grid, online: Callable[[], Mapping[int, int]], experiment: Experiment
+) -> FlowerEngine:
+    """The engine whose clients are the connected sites."""
+    config, states = experiment.assembly.config, experiment.states
+    assert isinstance(states, RemoteVersions)
+    steps = experiment.assembly.task.training.steps_per_epoch
+    head = Invitation(outgoing(config, steps), str(experiment.origin["experiment"])).head()
+    return FlowerEngine(
+        grid,
+        online,
+        timeout=config.federation.round_timeout or HOUR,
+        need=config.federation.min_clients,
+        more=lambda call: {**head, "keep": states.keep(call.client)},
+        pause=0.5,
+    )
+
+
+def failed_everywhere(rounds: list[Round]) -> None:
     """A run whose last round nobody judged has no result to show."""
-    last = history[-1]["readouts"] or {}
-    if not any(score["clients"] for score in last.values()):
+    last = rounds[-1].readouts or {}
+    if not any(score.clients for score in last.values()):
         raise FedkfError("no site answered the last evaluation; resume the run with more rounds")
 
 

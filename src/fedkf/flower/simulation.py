@@ -17,7 +17,6 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,14 +26,13 @@ from flwr.serverapp import ServerApp
 
 from fedkf.core.client import ClientHost
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.versions import Versions
-from fedkf.data.federated import FederatedData
-from fedkf.engines.local import Desk, answer
+from fedkf.engines import EngineSettings
+from fedkf.engines.counting import Population
+from fedkf.engines.worker import answer
 from fedkf.flower.carrier import FlowerEngine, Grid
 from fedkf.flower.handshake import connected
 from fedkf.flower.messages import make_reply, read_call, read_payload
 from fedkf.flower.programs import QUIET
-from fedkf.runs.schema import Config
 
 NODES = 256
 """Nodes of the simulation at most; clients beyond share them."""
@@ -45,15 +43,16 @@ class SimulationEngine(FlowerEngine):
 
     stops = True
 
-    def __init__(self, host: ClientHost, data: FederatedData, workers: int, config: Config) -> None:
+    def __init__(self, host: ClientHost, population: Population, settings: EngineSettings) -> None:
+        workers = settings.workers
         self._threads_before = torch.get_num_threads()
         torch.set_num_threads(1)
         self._stop = threading.Event()
         self._grids: queue.SimpleQueue[Grid | BaseException] = queue.SimpleQueue()
-        start_ray(workers, config.engine.address)
+        start_ray(workers, settings.address)
         gpus = 0.0 if host.task.device == "cpu" else 1.0 / max(1, workers)
-        app = make_app(host, data, config.engine.threads)
-        count = min(len(data.sizes), NODES)
+        app = make_app(host, settings.threads)
+        count = min(len(population.sizes), NODES)
         # A daemon: a second Ctrl-C while it ends must not wait for it.
         self._thread = threading.Thread(target=self._simulate, args=(app, count, gpus), daemon=True)
         self._thread.start()
@@ -65,12 +64,12 @@ class SimulationEngine(FlowerEngine):
         except BaseException:
             self.close()
             raise
-        shared = {client: nodes[client % count] for client in data.sizes}
+        shared = {client: nodes[client % count] for client in population.sizes}
         super().__init__(
             grid,
             lambda: shared,
-            timeout=config.federation.round_timeout,
-            need=config.federation.min_clients,
+            timeout=settings.timeout,
+            need=settings.need,
         )
 
     def _simulate(self, app: ClientApp, count: int, gpus: float) -> None:
@@ -159,16 +158,15 @@ def keeping_signals() -> Iterator[None]:
 
 # -- in an actor -----------------------------------------------------------------------------------
 
-_desks: dict[str, Desk] = {}
+_hosts: dict[str, ClientHost] = {}
 """What this actor works with; made once."""
 
 
-def make_app(host: ClientHost, data: FederatedData, threads: int) -> ClientApp:
+def make_app(host: ClientHost, threads: int) -> ClientApp:
     """A ClientApp that holds only a reference: what it needs lies in Ray's object store."""
     import ray
 
-    parts = (host.algorithm, host.task, host.states.folder, data, host.codec, threads)
-    reference = ray.put(parts)
+    reference = ray.put((host, threads))
 
     def serve(message: Message, context: Context) -> Message:
         return respond(reference, message)
@@ -182,22 +180,22 @@ def make_app(host: ClientHost, data: FederatedData, threads: int) -> ClientApp:
 def respond(reference: Any, message: Message) -> Message:
     call, _ = read_call(message)
     key = reference.hex()
-    if key not in _desks:
-        _desks.clear()
-        _desks[key] = make_desk(reference)
+    if key not in _hosts:
+        _hosts.clear()
+        _hosts[key] = fetched(reference)
     header, payload = answer(
-        _desks[key], {"do": "step", "call": call.__dict__}, read_payload(message)
+        _hosts[key], {"do": "step", "call": call.__dict__}, read_payload(message)
     )
     return make_reply(message, call, header, payload)
 
 
-def make_desk(reference: Any) -> Desk:
+def fetched(reference: Any) -> ClientHost:
     import ray
 
     from fedkf.core.allocator import keep_freed_memory
 
-    algorithm, task, folder, data, codec, threads = ray.get(reference)
+    host: ClientHost
+    host, threads = ray.get(reference)
     torch.set_num_threads(threads)
     keep_freed_memory()
-    states = Versions(Path(folder))
-    return Desk(ClientHost(algorithm, task, task.streams, states, data.client, codec), data)
+    return host

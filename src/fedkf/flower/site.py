@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import torch
 from pydantic import AfterValidator, Field, ValidationError
 
-from fedkf.core.client import ALWAYS_DISCLOSED, Call, ClientHost, Reply
-from fedkf.core.codec import Codec
+from fedkf.core.client import ALWAYS_DISCLOSED, Call, Reply
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.versions import Versions
@@ -26,10 +25,11 @@ from fedkf.flower import programs
 from fedkf.flower.handshake import Introduction
 from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal, incoming
+from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import explain
 from fedkf.runs.documents import parse_yaml, read_yaml
 from fedkf.runs.schema import Config, Section
-from fedkf.runs.setup import make_algorithm, make_data, make_task, settle
+from fedkf.runs.setup import make_algorithm, make_data, settle
 
 VARIABLE = "FEDKF_SITE"
 FILE = "site.yaml"
@@ -243,18 +243,9 @@ class Host:
         self.states.keep_only(call.client, keep)
         if call.start is not None and not self.states.path(call.client, call.start).exists():
             raise SiteRefusal("its private state of that round is not on its disk any more")
-        task = make_task(config, self.data, self.algorithm)
-        data = self.data.to(task.device, task.layout)
-        transport = Codec(config.transport.downlink, config.transport.uplink)
-        host = ClientHost(
-            self.algorithm,
-            task,
-            task.streams,
-            self.states,
-            lambda client: data.client(0),
-            transport,
-        )
-        reply = host.perform(call, down)
+        assembly = Assembly.of(config, self.data)
+        own = self.data.resident(assembly.task.device, assembly.task.layout)
+        reply = assembly.host(self.states, lambda client: own(0)).perform(call, down)
         assert reply.upload is not None
         return Reply(call, self.released(call, reply.upload), reply.wrote_state)
 

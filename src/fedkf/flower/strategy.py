@@ -20,21 +20,21 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedkf import algorithms
 from fedkf.api import full_key, plain
 from fedkf.core.algorithm import Algorithm
-from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Federation, Observer, Record, Schedule
+from fedkf.core.federation import Observer
 from fedkf.core.ledger import Ledger
-from fedkf.core.memory import Memory
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.server import Server
+from fedkf.core.records import Round
+from fedkf.core.server import Storage
 from fedkf.core.versions import RemoteVersions, Versions
 from fedkf.flower.carrier import FlowerEngine
 from fedkf.flower.handshake import Introduction, Invitation, connected, introductions
 from fedkf.flower.participant import Factory
 from fedkf.flower.settings import outgoing
+from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import resolve
 from fedkf.runs.schema import Config
-from fedkf.runs.setup import Objects, make_algorithm, make_task
+from fedkf.runs.setup import Objects, make_algorithm
 
 
 class AlgorithmStrategy(Strategy):
@@ -72,7 +72,7 @@ class AlgorithmStrategy(Strategy):
         self.model, self.readout = model, readout
         self.readouts: dict[str, Weights] = {}
         """After `start`: the models "aca" and "oca"."""
-        self.history: list[Record] = []
+        self.history: list[dict[str, Any]] = []
         """After `start`: every round as `rounds.jsonl` has it, with each client's accuracy."""
 
     def start(
@@ -91,10 +91,13 @@ class AlgorithmStrategy(Strategy):
         experiment = secrets.token_hex(16)
         clients = Participants.gather(grid, self.config, experiment, timeout)
         config = with_range(self.config, clients.shape)
-        task = make_task(config, clients, self.algorithm, Objects(model=self.model))
-        task.initial_weights = dict(initial_arrays.to_torch_state_dict())
-        states, ledger, settings = RemoteVersions(), Ledger(), config.federation
-        head = Invitation(outgoing(config, task.training.steps_per_epoch), experiment).head()
+        settings = config.federation.model_copy(update={"rounds": num_rounds})
+        config = config.model_copy(update={"federation": settings})
+        given = Objects(algorithm=self.algorithm, model=self.model)
+        weights = dict(initial_arrays.to_torch_state_dict())
+        assembly = Assembly.of(config, clients, given).starting_from(weights)
+        states, steps = RemoteVersions(), assembly.task.training.steps_per_epoch
+        head = Invitation(outgoing(config, steps), experiment).head()
         head["device"] = config.engine.device
 
         def online() -> dict[int, int]:
@@ -109,34 +112,12 @@ class AlgorithmStrategy(Strategy):
             more=lambda call: {**head, "keep": states.keep(call.client)},
             pause=0.5,
         )
-        codec = Codec(config.transport.downlink, config.transport.uplink)
-        server = Server(
-            task,
-            clients.sizes,
-            task.streams,
-            engine,
-            states,
-            ledger,
-            lambda name, counts: Memory({}, counts),
-            settings.min_clients,
-            codec,
-        )
-        schedule = Schedule(
-            num_rounds,
-            settings.fraction,
-            settings.evaluate_every,
-            scope=config.overall.scope,
-            evaluate_clients=settings.evaluate_clients,
-            inactive=config.overall.inactive,
-        )
         result, self.history = Result(), []
         judge = Judge(self, states, result, evaluate_fn)
         if evaluate_fn and (score := evaluate_fn(0, initial_arrays)) is not None:
             result.evaluate_metrics_serverapp[0] = score
-        federation = Federation(
-            self.algorithm, server, engine, schedule, ledger, judge, observers=[judge]
-        )
-        self.readouts = federation.run()
+        server = assembly.server(engine, Storage(states))
+        self.readouts = assembly.federation(server, judge, [judge]).run()
         result.arrays = ArrayRecord(self.readouts[self.readout])
         return result
 
@@ -178,29 +159,31 @@ class Judge(Observer):
         self.strategy, self.states, self.result, self.function = strategy, states, result, function
 
     def commit(
-        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Record]
-    ) -> None:
+        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Round]
+    ) -> Round:
         """In the place of a checkpoint: nothing outlives the ServerApp but the clients' states."""
         record = sign()
         self.states.committed()
         if self.function is not None:
             model = self.strategy.algorithm.model(payloads["state"])
-            score = self.function(record["round"], ArrayRecord(model))
+            score = self.function(record.round, ArrayRecord(model))
             if score is not None:
-                self.result.evaluate_metrics_serverapp[record["round"]] = score
+                self.result.evaluate_metrics_serverapp[record.round] = score
+        return record
 
-    def round_finished(self, record: Record) -> None:
-        self.strategy.history.append(record)
-        if record["losses"]:
-            self.result.train_metrics_clientapp[record["round"]] = MetricRecord(record["losses"])
-        flat = {
-            f"{name}-{key}": score[key]
-            for name, score in (record["readouts"] or {}).items()
-            for key in ("amp", "fm", "wlp")
-            if score[key] is not None
+    def round_finished(self, record: Round) -> None:
+        self.strategy.history.append(record.as_json())
+        if record.losses:
+            losses = MetricRecord(dict(record.losses))
+            self.result.train_metrics_clientapp[record.round] = losses
+        flat: dict[str, Any] = {
+            f"{name}-{key}": value
+            for name, score in (record.readouts or {}).items()
+            for key, value in score.values.items()
+            if value is not None
         }
         if flat:
-            self.result.evaluate_metrics_clientapp[record["round"]] = MetricRecord(flat)
+            self.result.evaluate_metrics_clientapp[record.round] = MetricRecord(flat)
 
 
 @dataclass(frozen=True)
@@ -210,7 +193,15 @@ class Participants:
     nodes: dict[int, int]
     sizes: dict[int, int]
     shape: tuple[int, ...]
-    classes: int
+    class_names: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"client {k}" for k in self.sizes]
+
+    @property
+    def test_sizes(self) -> list[int]:
+        return [0] * len(self.sizes)  # they count, and tell, when they evaluate
 
     @classmethod
     def gather(cls, grid: Grid, config: Config, experiment: str, timeout: float) -> Participants:
@@ -238,7 +229,7 @@ class Participants:
             {k: node for k, (_, node, _) in enumerate(found)},
             {k: about.train for k, (_, _, about) in enumerate(found)},
             found[0][2].shape,
-            len(config.data.class_names or []),
+            list(config.data.class_names or []),
         )
 
 

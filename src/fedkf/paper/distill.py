@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from fedkf.algorithms.fedkf import FedKF
-from fedkf.core.algorithm import correct
 from fedkf.core.client import Client, ClientData
 from fedkf.core.errors import UserError, nearest
+from fedkf.core.evaluation import correct
 from fedkf.core.random import GlobalStream
 from fedkf.core.task import Task, copy_of
 from fedkf.data.federated import FederatedData
@@ -126,7 +126,7 @@ class Central:
     def begin(self, role: str, lr: float) -> Client:
         """A model of its own first weights, ready to train."""
         # Each role has its own random streams: they take the place of a client's number.
-        client = Client(ROLES[role], 1, self.samples, self.task, self.task.streams)
+        client = Client(ROLES[role], 1, self.samples, self.task)
         client.start(self.first_weights(role))
         for group in client.optimizer.param_groups:
             group["lr"] = group["initial_lr"] = lr
@@ -191,7 +191,7 @@ class Central:
 
     def averages(self, taught: Weights, samples: Samples) -> dict[str, np.ndarray[Any, Any]]:
         """The mean real and the mean generated image of each class, in [0, 1]."""
-        client = Client(ROLES["teacher"], 2, self.samples, self.task, self.task.streams)
+        client = Client(ROLES["teacher"], 2, self.samples, self.task)
         teacher = client.teacher(taught)
         fakes, labels = [], []
         with torch.no_grad():

@@ -7,23 +7,23 @@ paper, so that bytes are in proportion; there is one client with two batches of 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkf import algorithms
 from fedkf.core.algorithm import Algorithm
-from fedkf.core.payload import LEAKAGE, Payload, Weights
+from fedkf.core.payload import LEAKAGE, Payload
 from fedkf.core.versions import Versions
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from fedkf.core.client import Call, Client, ClientData, ClientHost, Reply
-    from fedkf.core.server import Counts
-    from fedkf.core.task import Task
+    from fedkf.core.client import Client
+    from fedkf.data.federated import FederatedData
+    from fedkf.runs.schema import Config
 
 PASSES = (
     "classifier_forward",
@@ -116,21 +116,6 @@ class Counting:
         return self.passes.during(value) if callable(value) else value
 
 
-class Here:
-    """An engine that does everything in this process."""
-
-    def __init__(self, host: ClientHost) -> None:
-        self.host = host
-
-    def exchange(self, calls: Sequence[Call], down: Payload) -> Iterator[Reply]:
-        return (self.host.perform(call, down) for call in calls)
-
-    def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> Counts | None:
-        return None
-
-    def close(self) -> None: ...
-
-
 class Kept(Versions):
     """Private states of clients, in memory."""
 
@@ -150,26 +135,21 @@ class Kept(Versions):
 
 def measure(algorithm: Algorithm) -> dict[str, Any]:
     """One row of the table: what `algorithm` discloses, sends and computes."""
-    from fedkf.core.client import ClientHost
-    from fedkf.core.ledger import Ledger
-    from fedkf.core.memory import Memory
-    from fedkf.core.server import Server
+    from fedkf.core.server import Storage
+    from fedkf.engines.in_process import InProcessEngine
+    from fedkf.runs.assembly import Assembly
+    from fedkf.runs.setup import Objects
 
-    passes, ledger, states, data = Passes(), Ledger(), Kept(), tiny_data()
-    task = tiny_task(passes)
-    host = ClientHost(Counting(algorithm, passes), task, task.streams, states, lambda k: data)  # type: ignore[arg-type]
-    size = len(data.labels)
-    server = Server(
-        task,
-        {0: size},
-        task.streams,
-        Here(host),
-        states,
-        ledger,
-        lambda name, sizes: Memory({}, sizes),
-    )
-    if algorithm.needs_proxy_data:
-        server.proxy = data.images
+    passes, states, data = Passes(), Kept(), tiny_data()
+    given = Objects(algorithm=algorithm)
+    proxy = data.images if algorithm.needs_proxy_data else None
+    assembly = Assembly.of(tiny_config(), data, given, proxy)
+    task = replace(assembly.task, on_resident=passes.watch)
+    assembly = replace(assembly, task=task)
+    counted = replace(assembly, algorithm=Counting(algorithm, passes))  # type: ignore[arg-type]
+    engine = InProcessEngine(counted.host(states, data.client))
+    server = assembly.server(engine, Storage(states))
+    ledger, size = server.channel.ledger, len(data.labels)
     state = algorithm.start(server)
     before = ledger.bytes()
     for round in range(1, ROUNDS + 1):
@@ -199,36 +179,36 @@ def round_off(value: float) -> float:
     return round(value, 2)
 
 
-def tiny_task(passes: Passes) -> Task:
-    from functools import partial
+def tiny_config() -> Config:
+    """LeNet-5 and the paper's generator on images of EMNIST's size."""
+    from fedkf.runs.config import resolve
 
-    from fedkf.core.random import Streams
-    from fedkf.core.samples import Sampling
-    from fedkf.core.task import Task, Training
-    from fedkf.distillation.generators import Generation, TrainedGenerator
-    from fedkf.models.generator import ReleasedGenerator
-    from fedkf.models.lenet import LeNet5
-
-    make = partial(ReleasedGenerator, SHAPE, NOISE, 128, [0.5], [0.5])
-    return Task(
-        partial(LeNet5, SHAPE, CLASSES),
-        SHAPE,
-        CLASSES,
-        Training(local_epochs=1, batch_size=BATCH),
-        Streams(0),
-        parts=[Sampling(TrainedGenerator), Generation(make, NOISE)],
-        on_resident=passes.watch,
-    )
+    settings = {
+        "data.mean": [0.5],
+        "data.std": [0.5],
+        "federation.local_epochs": 1,
+        "federation.steps": "own",
+        "federation.batch_size": BATCH,
+        "generator.preset": "paper",
+        "generator.name": "released",
+        "generator.noise": NOISE,
+        "model.name": "lenet5",
+    }
+    return resolve({}, {"algorithm.name": "fedavg", **settings})
 
 
-def tiny_data() -> ClientData:
+def tiny_data() -> FederatedData:
+    """One client with two batches and nothing to test."""
+    import numpy as np
     import torch
 
-    from fedkf.core.client import ClientData
+    from fedkf.data.federated import FederatedData
 
     images = torch.rand((2 * BATCH, *SHAPE), generator=torch.Generator().manual_seed(0))
     labels = torch.arange(2 * BATCH) % 2
-    return ClientData(images, labels, images[:0], labels[:0])
+    ends, none = np.array([0, len(labels)]), np.array([0, 0])
+    names = [str(k) for k in range(CLASSES)]
+    return FederatedData(images, labels, ends, images[:0], labels[:0], none, ["client"], names)
 
 
 def table(progress: Callable[[str], None] = lambda name: None) -> list[dict[str, Any]]:

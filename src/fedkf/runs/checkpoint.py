@@ -14,21 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.core.errors import FedkfError
-from fedkf.core.federation import Record, Saved
+from fedkf.core.federation import Saved
 from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Payload, write_atomically
+from fedkf.core.records import Round
 from fedkf.core.versions import Versions
+
+STATES = "clients"
 
 
 class CheckpointFolder:
     """RUN/checkpoint."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, states: type[Versions] = Versions) -> None:
         self.folder = folder
         self.stores: dict[str, Versions] = {}
         self._payloads: dict[str, str] = {}
         self._journal_size = 0
         folder.mkdir(parents=True, exist_ok=True)
+        self.states = self.stores[STATES] = states(folder / STATES)
+        """The clients' private states; `states` says where they lie."""
 
     @property
     def manifest(self) -> Path:
@@ -38,10 +43,10 @@ class CheckpointFolder:
     def journal(self) -> Path:
         return self.folder / "journal.jsonl"
 
-    def versions(self, name: str, kind: type[Versions] = Versions) -> Versions:
+    def versions(self, name: str) -> Versions:
         """A store of per-client files that takes part in every commit."""
         if name not in self.stores:
-            self.stores[name] = kind(self.folder / name)
+            self.stores[name] = Versions(self.folder / name)
         return self.stores[name]
 
     def open(self) -> Saved | None:
@@ -58,10 +63,11 @@ class CheckpointFolder:
                 file.truncate(self._journal_size)
                 latest = replay(file.read().decode().splitlines())
             payloads = {k: Payload.load(self.folder / v) for k, v in self._payloads.items()}
+            record = Round.read(manifest["record"])
         except (OSError, ValueError, KeyError) as error:
             raise FedkfError(f"the checkpoint in {self.folder} cannot be read: {error}") from None
         self._clean(latest)
-        return Saved(manifest["round"], payloads, manifest["ledger"], manifest["record"])
+        return Saved(manifest["round"], payloads, manifest["ledger"], record)
 
     def _clean(self, latest: Mapping[str, dict[int, str]]) -> None:
         for folder in self.folder.iterdir():
@@ -71,8 +77,8 @@ class CheckpointFolder:
                 folder.unlink()
 
     def commit(
-        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Record]
-    ) -> None:
+        self, payloads: Mapping[str, Payload], ledger: Ledger, sign: Callable[[], Round]
+    ) -> Round:
         changes = {name: store.changes() for name, store in self.stores.items()}
         line = json.dumps({k: v for k, v in changes.items() if v}).encode() + b"\n"
         files = {}
@@ -93,11 +99,11 @@ class CheckpointFolder:
         record = sign()
         size = self._journal_size + len(line)
         manifest: dict[str, Any] = {
-            "round": record["round"],
+            "round": record.round,
             "payloads": files,
             "journal": size,
             "ledger": ledger.counts,
-            "record": record,
+            "record": record.as_json(),
         }
         write_atomically(self.manifest, json.dumps(manifest).encode())
         sync_folder(self.folder)
@@ -107,6 +113,7 @@ class CheckpointFolder:
                 (self.folder / name).unlink(missing_ok=True)
         for store in self.stores.values():
             store.committed()
+        return record
 
     def _next_number(self) -> int:
         """A number that no file of the standing checkpoint carries."""

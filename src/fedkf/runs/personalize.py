@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedkf import algorithms, metrics
 from fedkf.algorithms.fedprox import FedProx
-from fedkf.core.algorithm import correct
-from fedkf.core.client import Call, Client, ClientHost
+from fedkf.core.client import Call, Client, Reply
 from fedkf.core.errors import FedkfError, UserError, nearest
+from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say, Source
+from fedkf.runs.assembly import Assembly
+from fedkf.runs.engines import check_device, make_engine
 from fedkf.runs.schema import Config
-from fedkf.runs.setup import Objects, load_source, make_data, make_task, settle
+from fedkf.runs.setup import Objects, load_source, make_data, settle
 from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import load
 
@@ -85,7 +87,11 @@ def personalize(
     settings = config.federation.model_copy(update=training)
     config = config.model_copy(update={"federation": settings})
     down = Payload(weights=shared.model.state_dict())
-    counts = ask(config, data, Personal(mu=held), down, workers, Objects(model=model), say)
+    if workers is not None:
+        engine = config.engine.model_copy(update={"workers": workers})
+        config = config.model_copy(update={"engine": engine})
+    assembly = Assembly.of(config, data, Objects(algorithm=Personal(mu=held), model=model))
+    counts = ask(assembly, data, down, say)
     result = {
         "run": str(run),
         "readout": readout,
@@ -132,38 +138,28 @@ def data_of(
 
 
 def ask(
-    config: Config,
-    data: FederatedData,
-    algorithm: Personal,
-    down: Payload,
-    workers: int | None,
-    given: Objects,
-    say: Say,
+    assembly: Assembly, data: FederatedData, down: Payload, say: Say
 ) -> dict[int, dict[str, int | float]]:
     """Every client's counts, from as many processes as a run would have."""
     import tempfile
 
     from fedkf.core.versions import Versions
-    from fedkf.engines.local import LocalEngine
-    from fedkf.runs.experiment import check_device, choose_workers
 
-    check_device(config.engine.device)
-    task = make_task(config, data, algorithm, given)
+    check_device(assembly.config.engine.device)
     calls = [Call("personalize", k, 0, None, "0") for k in range(len(data.names))]
-    if workers is not None:
-        engine_ = config.engine.model_copy(update={"workers": workers})
-        config = config.model_copy(update={"engine": engine_})
     counts = {}
+
+    def accept(reply: Reply) -> bool:
+        if reply.upload is None:
+            raise FedkfError(f"{data.names[reply.call.client]}: {reply.error}")
+        counts[reply.call.client] = reply.upload.numbers["monitoring"]
+        return True
+
     with tempfile.TemporaryDirectory(prefix="fedkf-") as nowhere:
-        host = ClientHost(algorithm, task, task.streams, Versions(Path(nowhere)), data.client)
-        engine = LocalEngine(
-            host, data, choose_workers(config, len(calls)), config.engine.threads, say
-        )
+        host = assembly.host_of(data, Versions(Path(nowhere)))
+        engine = make_engine(assembly.config, host, data, say)
         try:
-            for reply in engine.exchange(calls, down):
-                if reply.upload is None:
-                    raise FedkfError(f"{data.names[reply.call.client]}: {reply.error}")
-                counts[reply.call.client] = reply.upload.numbers["monitoring"]
+            engine.exchange(calls, down, accept)
         finally:
             engine.close()
     return counts
@@ -180,13 +176,5 @@ def table(data: FederatedData, counts: Mapping[int, Mapping[str, int | float]]) 
             {"name": name, "tested": tested, "before": before, "after": after, "gain": gain}
         )
     sizes = [c["tested"] for c in clients]
-    found: dict[str, Any] = {}
-    for key in ("before", "after"):
-        accuracies = [c[key] for c in clients]
-        known = any(sizes)
-        found[key] = {
-            "amp": metrics.amp(accuracies, sizes) if known else None,
-            "fm": metrics.fm(accuracies) if known else None,
-            "wlp": metrics.wlp(accuracies) if known else None,
-        }
-    return {**found, "clients": clients}
+    numbers = {k: metrics.summarise([c[k] for c in clients], sizes) for k in ("before", "after")}
+    return {**numbers, "clients": clients}

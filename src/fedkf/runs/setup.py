@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import importlib.metadata
-import os
-import platform
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors import SafetensorError
@@ -52,6 +45,30 @@ class Objects:
     proxy: NDArray[Any] | None = None
 
 
+@dataclass(frozen=True)
+class LoadedSamples:
+    """What the clients hold, and the inputs that the server has for itself, if any."""
+
+    source: Source
+    proxy: NDArray[Any] | None = None
+
+
+def load_samples(
+    config: Config,
+    say: Say = lambda text: None,
+    given: Objects = Objects(),  # noqa: B008
+) -> LoadedSamples:
+    """The samples that a configuration names, or those given, each read once."""
+    source, settings = whole_source(config, say, given.source), config.data
+    if settings.proxy is None:
+        return LoadedSamples(source)
+    if given.proxy is not None:
+        return LoadedSamples(source, given.proxy)
+    if isinstance(settings.proxy, str):
+        return LoadedSamples(source, named_proxy(config, source.inputs.shape[1:], say))
+    return LoadedSamples(*divided(config, source))
+
+
 def load_source(
     config: Config, say: Say = lambda text: None, given: Source | None = None
 ) -> Source:
@@ -77,24 +94,22 @@ def check_proxy(config: Config, algorithm: Algorithm) -> None:
         )
 
 
-def load_proxy(
-    config: Config,
-    shape: tuple[int, ...],
-    say: Say = lambda text: None,
-    given: Objects = Objects(),  # noqa: B008
-) -> torch.Tensor | None:
-    """The server's unlabelled inputs, as the clients' are prepared; the config is a settled one."""
-    settings = config.data
-    if settings.proxy is None:
-        return None
-    if given.proxy is not None:
-        inputs = given.proxy
-    elif not isinstance(settings.proxy, str):
-        inputs = divided(config, whole_source(config, say, given.source))[1]
-    elif settings.proxy == "python":
+def named_proxy(config: Config, shape: tuple[int, ...], say: Say = lambda text: None) -> Any:
+    """The inputs of the source that `data.proxy` names, for clients whose inputs have `shape`."""
+    name, settings = config.data.proxy, config.data
+    if name == "python":
         raise UserError("data.proxy: this run's was given to fedkf.run in a program; give it again")
-    else:
-        inputs = proxy.load(settings.proxy, (settings.source, settings.path), shape, say)
+    assert isinstance(name, str)
+    return proxy.load(name, (settings.source, settings.path), shape, say)
+
+
+def prepare_proxy(
+    config: Config, inputs: NDArray[Any] | None, shape: tuple[int, ...]
+) -> torch.Tensor | None:
+    """The server's inputs, as the clients' are prepared; the configuration is a settled one."""
+    if inputs is None:
+        return None
+    settings = config.data
     x = proxy.fit(inputs, shape, f"data.proxy: {settings.proxy}")
     return normalise(x, settings.mean or (0.0,), settings.std or (1.0,))
 
@@ -200,11 +215,11 @@ class Known(Protocol):
     """What a task must know of the data."""
 
     @property
-    def sizes(self) -> dict[int, int]: ...
+    def sizes(self) -> Mapping[int, int]: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
-    def classes(self) -> int: ...
+    def class_names(self) -> Sequence[str]: ...
 
 
 def make_task(
@@ -224,9 +239,9 @@ def make_task(
     source = models.find("generator.samples", generator.samples, SAMPLES)
     generation = make_generation(config, data.shape, given.generator)
     task = Task(
-        make_model=model_factory(config, data.shape, data.classes, given.model),
+        make_model=model_factory(config, data.shape, len(data.class_names), given.model),
         shape=data.shape,
-        classes=data.classes,
+        classes=len(data.class_names),
         training=Training(
             local_epochs=settings.local_epochs,
             steps_per_epoch=steps,
@@ -244,7 +259,7 @@ def make_task(
     )
     with GlobalStream(0, "cpu").active():
         features = algorithm.uses_generator or algorithm.uses_features
-        check_model(task.make_model(), data.shape, data.classes, features)
+        check_model(task.make_model(), data.shape, task.classes, features)
         if algorithm.uses_generator:
             check_generator(generation.make(), generator.noise, data.shape)
     return task
@@ -284,41 +299,3 @@ def read_generator(path: str, make: Callable[[], nn.Module]) -> Weights:
                 f"generator.start: {path} has {have} for {name!r}, where the generator has {want}"
             )
     return weights
-
-
-def provenance(
-    data: FederatedData | None, stand_in: torch.Tensor | None = None, generator: str | None = None
-) -> dict[str, Any]:
-    """What a stranger needs to know to repeat the run exactly."""
-    versions = {"python": platform.python_version()}
-    for package in ("fedkf", "torch", "numpy", "safetensors"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    return {
-        "versions": versions,
-        "machine": {
-            "system": platform.system(),
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-        },
-        "revision": revision(),
-        **({} if data is None else {"data_sha256": data.digest()}),
-        **({} if stand_in is None else {"proxy_sha256": proxy.digest(stand_in)}),
-        **({} if generator is None else {"generator_sha256": file_digest(generator)}),
-    }
-
-
-def file_digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def revision() -> str | None:
-    """The code's git revision, where it runs from a checkout of its own."""
-    root = Path(__file__).parents[3]
-    if not (root / ".git").exists():
-        return None
-    with contextlib.suppress(OSError):
-        command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout.strip() or None
-    return None

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Observer, Record
+from fedkf.core.federation import Observer
 from fedkf.core.payload import write_atomically
+from fedkf.core.records import Round
+from fedkf.core.shapes import Damage, parse_json
 from fedkf.runs.config import parse, parse_yaml, to_yaml
 from fedkf.runs.schema import Config
 
@@ -46,6 +49,15 @@ class RunFolder:
         except BaseException:
             self.release()
             raise
+
+    @contextlib.contextmanager
+    def claimed(self, resume: bool) -> Iterator[None]:
+        """The folder as this process's own, for as long as the block lasts."""
+        self.claim(resume)
+        try:
+            yield
+        finally:
+            self.release()
 
     def _tidy(self, resume: bool) -> None:
         """Refuse a run that is not to be resumed; remove what a crash may have left."""
@@ -126,32 +138,37 @@ class RunFolder:
         text = f"{to_yaml(config)}\n# where this run comes from; ignored when loaded\n{about}"
         write_atomically(self / "config.yaml", text.encode())
 
-    def rounds(self) -> list[Record]:
+    def rounds(self) -> list[Round]:
         """The finished rounds; a torn last line is left out."""
-        path = self / "rounds.jsonl"
-        records: list[Record] = []
-        if path.exists():
-            for line in path.read_bytes().split(b"\n"):
-                try:
-                    records.append(json.loads(line))
-                except ValueError:
-                    break
-        return records
+        return [record for record, _ in self._lines()]
 
-    def repair_rounds(self, committed: Record | None) -> None:
+    def _lines(self) -> list[tuple[Round, bytes]]:
+        """The rounds that can be read, up to the first that cannot, with their lines."""
+        path = self / "rounds.jsonl"
+        found: list[tuple[Round, bytes]] = []
+        for line in path.read_bytes().split(b"\n") if path.exists() else []:
+            try:
+                found.append((Round.read(parse_json(line)), line))
+            except Damage:
+                break
+        return found
+
+    def repair_rounds(self, committed: Round | None) -> None:
         """Make rounds.jsonl end with the round that the checkpoint holds."""
         path = self / "rounds.jsonl"
         if committed is None:
             path.unlink(missing_ok=True)
             return
-        records = [r for r in self.rounds() if r["round"] < committed["round"]]
-        lines = "".join(json.dumps(r) + "\n" for r in [*records, committed])
-        if not path.exists() or path.read_bytes() != lines.encode():
-            write_atomically(path, lines.encode())
+        known = {record.round: line for record, line in self._lines()}
+        before = [line for number, line in known.items() if number < committed.round]
+        last = known.get(committed.round, line_of(committed))
+        content = b"".join(line + b"\n" for line in [*before, last])
+        if not path.exists() or path.read_bytes() != content:
+            write_atomically(path, content)
 
-    def append_round(self, record: Record) -> None:
+    def append_round(self, record: Round) -> None:
         with open(self / "rounds.jsonl", "ab") as file:
-            file.write(json.dumps(record).encode() + b"\n")
+            file.write(line_of(record) + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -190,5 +207,9 @@ class Writer(Observer):
     def client_finished(self, reply: object) -> None:
         self.set_status("running")
 
-    def round_finished(self, record: Record) -> None:
+    def round_finished(self, record: Round) -> None:
         self.folder.append_round(record)
+
+
+def line_of(record: Round) -> bytes:
+    return json.dumps(record.as_json()).encode()

@@ -16,7 +16,6 @@ from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.limits import shown
 from fedkf.core.records import Numbers, Round, Summary
-from fedkf.core.shapes import Damage
 from fedkf.data.public import DATASETS
 from fedkf.metrics import METRICS
 from fedkf.runs import config as configuration
@@ -51,10 +50,7 @@ class Finished:
 
     @cached_property
     def rounds(self) -> list[Round]:
-        try:
-            return [Round.read(record) for record in RunFolder(self.path).rounds()]
-        except Damage as error:
-            raise FedkfError(f"{self.path / 'rounds.jsonl'} is damaged: {error}") from None
+        return RunFolder(self.path).rounds()
 
     def final(self, readout: str) -> Numbers | None:
         """A readout's metrics after the last round, those too that came after the run."""

@@ -22,8 +22,9 @@ from typing import Any
 import torch
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Observer, Record
-from fedkf.engines.local import end_with
+from fedkf.core.federation import Observer
+from fedkf.core.records import Round
+from fedkf.engines.worker import end_with
 from fedkf.runs.experiment import execute
 from fedkf.runs.setup import load_source
 from fedkf.runs.suite import Finished, Plan, answers, records
@@ -203,8 +204,8 @@ class _Tell(Observer):
     def __init__(self, send: Callable[[str, Any], None]) -> None:
         self.send = send
 
-    def round_finished(self, record: Record) -> None:
-        self.send("round", {"round": record["round"], "seconds": record["seconds"]["total"]})
+    def round_finished(self, record: Round) -> None:
+        self.send("round", {"round": record.round, "seconds": record.seconds["total"]})
 
 
 def _run(plan: Plan, folder: Path, pipe: Connection, parent: int) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkf.core.errors import UserError, nearest
-from fedkf.core.federation import Observer, Record
+from fedkf.core.federation import Observer
 from fedkf.core.objects import import_object
-from fedkf.metrics import METRICS
+from fedkf.core.records import Round
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -47,21 +47,23 @@ def make_tracker(name: str, folder: Path, settings: Mapping[str, Any]) -> Observ
     return tracker
 
 
-def scalars(record: Record) -> Iterator[tuple[str, float]]:
+def scalars(record: Round) -> Iterator[tuple[str, float]]:
     """A finished round as flat names and numbers, as most trackers want them.
 
-    >>> score = {"amp": 0.9, "fm": 0.01, "wlp": 0.7, "clients": [0], "accuracy": [0.9]}
-    >>> dict(scalars({"readouts": {"oca": score}, "losses": {"loss": 0.5}, "refused": []}))
-    {'oca/amp': 0.9, 'oca/fm': 0.01, 'oca/wlp': 0.7, 'loss/loss': 0.5, 'refused': 0}
+    >>> from fedkf.core.records import Score
+    >>> score = Score({"amp": 0.9, "fm": 0.01, "wlp": None}, [0], [0.9])
+    >>> dict(scalars(Round(1, readouts={"oca": score}, losses={"loss": 0.5})))
+    {'oca/amp': 0.9, 'oca/fm': 0.01, 'loss/loss': 0.5, 'refused': 0}
     """
-    for readout, score in (record.get("readouts") or {}).items():
-        for metric in METRICS:
-            if score.get(metric) is not None:
-                yield f"{readout}/{metric}", score[metric]
-    for part, name in (("losses", "loss"), ("bytes", "bytes"), ("seconds", "seconds")):
-        for key, value in record.get(part, {}).items():
+    for readout, score in (record.readouts or {}).items():
+        for metric, value in score.values.items():
+            if value is not None:
+                yield f"{readout}/{metric}", value
+    parts = {"loss": record.losses, "bytes": record.bytes, "seconds": record.seconds}
+    for name, part in parts.items():
+        for key, value in part.items():
             yield f"{name}/{key}", value
-    yield "refused", len(record["refused"])
+    yield "refused", len(record.refused)
 
 
 class TensorBoard(Observer):
@@ -86,14 +88,14 @@ class TensorBoard(Observer):
             text = "\n".join(f"    {key}: {value}" for key, value in self.settings.items())
             self.writer.add_text("configuration", text, round)
 
-    def round_finished(self, record: Record) -> None:
+    def round_finished(self, record: Round) -> None:
         assert self.writer is not None
         for name, value in scalars(record):
-            self.writer.add_scalar(name, value, record["round"])
-        for readout, score in (record["readouts"] or {}).items():
-            known = np.array([a for a in score["accuracy"] if a is not None])
+            self.writer.add_scalar(name, value, record.round)
+        for readout, score in (record.readouts or {}).items():
+            known = np.array([a for a in score.accuracy if a is not None])
             if len(known):
-                self.writer.add_histogram(f"{readout}/accuracy of clients", known, record["round"])
+                self.writer.add_histogram(f"{readout}/accuracy of clients", known, record.round)
         self.writer.flush()
 
     def run_ended(self) -> None:

@@ -18,7 +18,7 @@ from fedkf.data.federated import resize
 from fedkf.runs.schema import Config
 
 if TYPE_CHECKING:
-    from fedkf.runs.experiment import Population
+    from fedkf.runs.assembly import Population
 
 
 def card(config: Config, data: Population) -> dict[str, Any]:

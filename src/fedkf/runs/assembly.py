@@ -1,0 +1,104 @@
+"""Assembly: what a configuration describes, put together: the task, its clients and its server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from fedkf.core.client import ClientData, ClientHost
+from fedkf.core.codec import Codec
+from fedkf.core.federation import Checkpoint, Federation, Observer, Schedule
+from fedkf.core.server import Channel, Engine, Server, Storage
+from fedkf.core.versions import Versions
+from fedkf.runs.setup import Objects, make_algorithm, make_task
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedkf.core.algorithm import Algorithm
+    from fedkf.core.payload import Weights
+    from fedkf.core.task import Task
+    from fedkf.data.federated import FederatedData
+    from fedkf.runs.schema import Config
+
+
+class Population(Protocol):
+    """Who takes part, as far as a server must know."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def sizes(self) -> Mapping[int, int]: ...
+    @property
+    def test_sizes(self) -> Sequence[int]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def class_names(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A settled configuration, who takes part, and what follows from both.
+
+    Whatever trains or evaluates is made here: `host` on the side of the clients, `server` and
+    `federation` on the other. An engine connects the two.
+    """
+
+    config: Config
+    population: Population
+    algorithm: Algorithm
+    task: Task
+    proxy: torch.Tensor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        population: Population,
+        given: Objects = Objects(),  # noqa: B008
+        proxy: torch.Tensor | None = None,
+    ) -> Assembly:
+        """What a settled configuration describes; `given` objects stand in for what it names."""
+        algorithm = given.algorithm or make_algorithm(config)
+        task = make_task(config, population, algorithm, given)
+        return cls(config, population, algorithm, task, proxy)
+
+    def starting_from(self, weights: Weights) -> Assembly:
+        """The same with another w⁰ than the one that the seed gives."""
+        return replace(self, task=replace(self.task, start=weights))
+
+    @property
+    def codec(self) -> Codec:
+        return Codec(self.config.transport.downlink, self.config.transport.uplink)
+
+    def host(self, states: Versions, data: Callable[[int], ClientData]) -> ClientHost:
+        """Runs the steps of the algorithm for clients with this data and these private states."""
+        return ClientHost(self.algorithm, self.task, states, data, self.codec)
+
+    def host_of(self, data: FederatedData, states: Versions) -> ClientHost:
+        """The host for all clients of a division, whose samples lie on this machine."""
+        return self.host(states, data.resident(self.task.device, self.task.layout))
+
+    def server(self, engine: Engine, storage: Storage) -> Server:
+        """The server of a new run."""
+        least = self.config.federation.min_clients
+        channel = Channel(engine, self.codec)
+        return Server(self.task, self.population.sizes, channel, storage, least, self.proxy)
+
+    def federation(
+        self, server: Server, checkpoint: Checkpoint, observers: Sequence[Observer] = ()
+    ) -> Federation:
+        """All rounds of the configuration, before the first."""
+        settings, overall = self.config.federation, self.config.overall
+        schedule = Schedule(
+            settings.rounds,
+            settings.fraction,
+            settings.evaluate_every,
+            self.config.output.checkpoint_every,
+            overall.scope,
+            settings.evaluate_clients,
+            overall.inactive,
+        )
+        return Federation(self.algorithm, server, schedule, checkpoint, observers)

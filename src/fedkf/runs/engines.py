@@ -1,0 +1,65 @@
+"""Engines for runs: which one a configuration names, with how many workers."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from fedkf.core.client import ClientHost
+from fedkf.core.errors import UserError
+from fedkf.core.extras import check_installed
+from fedkf.core.federation import active_clients
+from fedkf.core.server import Engine
+from fedkf.data.source import Say
+from fedkf.engines import EngineSettings
+from fedkf.engines.counting import Population
+from fedkf.engines.local import local_engine
+from fedkf.runs.schema import Config
+
+
+def check_engine(config: Config) -> None:
+    """Refuse an engine or a device that is not there, before any work is done."""
+    check_device(config.engine.device)
+    if config.engine.name == "flower":
+        check_installed("flower", "engine flower needs Flower's simulation", "flwr", "ray")
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that PyTorch does not find."""
+    if device != "cpu":
+        # Asks the driver without starting CUDA here, which would keep workers from forking.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        if not torch.cuda.is_available():
+            raise UserError(f"engine.device is {device!r} but PyTorch finds no CUDA here")
+
+
+def make_engine(config: Config, host: ClientHost, population: Population, say: Say) -> Engine:
+    """Where the clients' work is done."""
+    settings = config.engine
+    active = active_clients(config.federation.fraction, len(population.sizes))
+    told = EngineSettings(
+        choose_workers(config, active),
+        settings.threads,
+        settings.address,
+        config.federation.round_timeout,
+        config.federation.min_clients,
+        say,
+    )
+    if settings.name == "local":
+        return local_engine(host, population, told)
+    from fedkf.flower.simulation import SimulationEngine
+
+    return SimulationEngine(host, population, told)
+
+
+def choose_workers(config: Config, active: int) -> int:
+    """As many as were asked for; else one a core, or on a GPU as many as can share it."""
+    if config.engine.workers is not None:
+        return config.engine.workers
+    if not hasattr(os, "fork"):
+        return 0
+    if config.engine.device != "cpu":
+        return min(active, 4)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
