@@ -64,7 +64,7 @@ def test_a_run_leaves_the_files_of_the_contract(finished: Path) -> None:
         "disclosed",
     }
     for name in ("aca", "oca"):
-        expected = {k: lines[-1]["readouts"][name][k] for k in ("amp", "fm", "wlp")}
+        expected = {k: lines[-1]["readouts"][name][k] for k in METRICS}
         assert summary["readouts"][name] == expected
         assert summary["best"][name]["amp"] == max(r["readouts"][name]["amp"] for r in lines)
     assert summary["disclosed"] == ["monitoring", "sizes", "weights"]
