@@ -109,3 +109,11 @@ def test_a_missing_folder_and_one_without_runs_are_told_apart(tmp_path: Path) ->
         read_runs([tmp_path / "gone"])
     with pytest.raises(UserError, match="holds no run"):
         read_runs([tmp_path])
+
+
+def test_a_configuration_that_unfolds_without_end_is_damage_not_a_wait(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [[0.5, 0.6]])
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [" + ", ".join([f"*a{k - 1}"] * 10) + "]" for k in range(1, 12)]
+    (run / "config.yaml").write_text("\n".join(lines))
+    assert "config.yaml is damaged" in read_run(run).notes

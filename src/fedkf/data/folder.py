@@ -185,6 +185,8 @@ def open_image(path: Path, size: int | None, most: int | None = None) -> np.ndar
     """
     from PIL import Image
 
+    if not path.is_file():
+        return "it is not a file"
     try:
         Image.init()
         with Image.open(path, formats=[f for f in FORMATS if f in Image.OPEN]) as file:

@@ -9,14 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from fedkf.charts.labels import algorithm_label
 from fedkf.core.errors import UserError
 from fedkf.core.records import Numbers, Partition, Round, Score, Status, Summary, Traffic
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.report.files import LARGE, Unreadable, read_plain
 from fedkf.report.rounds import RoundsFile
+from fedkf.runs.documents import parse_yaml
 
 READOUTS = ("oca", "aca")
 """The order in which readouts are shown; the first is what `fedkf export` takes."""
@@ -203,9 +202,8 @@ def read_text(path: Path, notes: list[str]) -> str:
 def parse_config(text: str, notes: list[str]) -> dict[str, Any]:
     """The configuration as it stands there, unchecked."""
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        content = yaml.load(text, loader)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        content = parse_yaml(text, "config.yaml")
+    except UserError:
         notes.append("config.yaml is damaged")
         return {}
     return content if isinstance(content, dict) else {}
