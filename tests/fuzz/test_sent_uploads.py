@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from campaign import Broken, all_held, case, fuzz
+from campaign import Broken, all_held, case, fuzz, tried
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import changed_bytes
@@ -130,6 +130,9 @@ def raising(error: type[BaseException]) -> Lie:
     return lie
 
 
+RAISED: dict[str, type[BaseException]] = {
+    error.__name__: error for error in (SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError)
+}
 LIES: dict[str, Lie] = {
     "empty": lambda upload: Payload(),
     "another group": lambda upload: upload.add("x", {"w": torch.ones(2)}, "weights"),
@@ -147,7 +150,7 @@ LIES: dict[str, Lie] = {
     **{f"without group {k}": without(k) for k in range(3)},
     **{f"all of kind {kind}": of_kind(kind) for kind in ALWAYS_DISCLOSED},
     **{f"numbers {str(n)[:8]}": every_number(n) for n in NUMBERS},
-    **{e.__name__: raising(e) for e in (SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError)},
+    **{name: raising(error) for name, error in RAISED.items()},
 }
 STEPS = ("local_update", "describe")
 NAMES = [n for n in algorithms.names() if not algorithms.get(n).uses_generator]
@@ -192,8 +195,9 @@ def test_a_client_that_lies_is_named_and_nobody_else() -> None:
     proxy = torch.rand(8, 1, 4, 4, generator=torch.Generator().manual_seed(0)).numpy()
 
     @fuzz(12)
-    @given(name=st.sampled_from(NAMES), lie=st.sampled_from(sorted(LIES)))
-    def explore(name: str, lie: str) -> None:
+    @given(name=st.sampled_from(NAMES))
+    def explore(name: str) -> None:
+        lie = sorted(LIES)[tried["uploads"] % len(LIES)]  # each in turn
         needs: dict[str, Any] = {"proxy": proxy} if algorithms.get(name).needs_proxy_data else {}
         with case("uploads", f"{name}, {lie}"):
             try:
@@ -204,6 +208,8 @@ def test_a_client_that_lies_is_named_and_nobody_else() -> None:
                         model=model, clients=sites(), algorithm=algorithm, **options, **needs
                     )
             except FedkfError as error:
+                if lie in RAISED and "client 1" in str(error):
+                    return  # code that fails at a client may end a simulation, in a sentence
                 raise Broken(f"the run ended: {error}") from None
             except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
                 raise Broken(f"the run ended with {type(error).__name__}: {error}") from None
