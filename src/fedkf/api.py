@@ -81,17 +81,7 @@ def run(
         named = chosen.get("name", "fedkf") if isinstance(chosen, Mapping) else chosen
         algorithm = str(overrides.pop("algorithm.name", named))
     kind = algorithms.get(algorithm) if isinstance(algorithm, str) else type(algorithm)
-    flat: dict[str, Any] = {}
-    for key, value in overrides.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{key}.{name}": plain(item) for name, item in value.items()}
-        else:
-            flat[full_key(key, kind)] = plain(value)
-    if isinstance(algorithm, str):
-        flat["algorithm.name"] = algorithm
-    else:
-        flat["algorithm.name"] = algorithms.name_of(kind)
-        flat |= {f"algorithm.{key}": getattr(algorithm, key) for key in algorithm.given}
+    flat = {**dotted(overrides, kind), **chosen_keys(algorithm)}
     if isinstance(generator, Mapping):
         flat |= {f"generator.{key}": value for key, value in generator.items()}
         generator = None
@@ -160,6 +150,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
+
+
+def dotted(settings: Mapping[str, Any], algorithm: type[Algorithm]) -> dict[str, Any]:
+    """Settings as they are given to a function, such as `lr=0.1`, by their keys in full."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": plain(item) for name, item in value.items()}
+        else:
+            flat[full_key(key, algorithm)] = plain(value)
+    return flat
+
+
+def chosen_keys(algorithm: str | Algorithm) -> dict[str, Any]:
+    """An algorithm's name, and the hyperparameters that it was given as an object."""
+    if isinstance(algorithm, str):
+        return {"algorithm.name": algorithm}
+    given = {f"algorithm.{key}": getattr(algorithm, key) for key in algorithm.given}
+    return {"algorithm.name": algorithms.name_of(type(algorithm)), **given}
 
 
 def full_key(key: str, algorithm: type[Algorithm]) -> str:

@@ -20,7 +20,8 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.records import Round, Score
 from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
 from fedkf.flower.programs import free_port
-from fedkf.flower.server import Sites, execute, gather, server
+from fedkf.flower.server import execute, server
+from fedkf.flower.sites import Sites, gather
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
 

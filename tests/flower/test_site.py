@@ -14,6 +14,7 @@ from fedkf.core.client import Call
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.versions import RemoteVersions
+from fedkf.flower.handshake import Invitation
 from fedkf.flower.settings import TRAVELLING, SiteRefusal, incoming, outgoing
 from fedkf.flower.site import Host, Site, SiteFolder, load_data, own_config, validate
 from fedkf.runs.config import resolve
@@ -37,7 +38,7 @@ def make(tmp_path: Path, npz: Path, settings: Settings) -> Make:
         (folder / "site.yaml").write_text(own)
         names = {"data.class_names": ["0", "1", "2"]}
         config = resolve(settings, {**names, **(overrides or {})})
-        return Host(folder, outgoing(config), EXPERIMENT)
+        return Host(folder, Invitation(outgoing(config), EXPERIMENT))
 
     return host
 
@@ -143,6 +144,12 @@ def test_what_is_sent_is_taken_as_it_was(settings: Settings) -> None:
     for section, keys in TRAVELLING.items():
         for key in set(keys) - {"steps"}:
             assert after[section][key] == before[section][key]
+
+
+@pytest.mark.parametrize("experiment", ["", "../../etc", "0123", "0123ABCD", "a" * 65])
+def test_an_experiment_that_is_no_name_of_a_folder_is_refused(experiment: str) -> None:
+    with pytest.raises(SiteRefusal, match="no proper id"):
+        Invitation({}, experiment)
 
 
 @pytest.mark.parametrize("received", [None, [], "data", {"data": None}, {"data": "digits"}])

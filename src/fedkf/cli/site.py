@@ -44,11 +44,12 @@ def check(
     set_: SetOption = None,
 ) -> None:
     """Whether this site would take part in an experiment, and what it would send."""
+    from fedkf.flower.handshake import Invitation
     from fedkf.flower.settings import outgoing
     from fedkf.flower.site import Host, SiteFolder
 
     settings, _ = resolve(config, set_)
-    host = Host(SiteFolder(folder), outgoing(settings), "0" * 8)
+    host = Host(SiteFolder(folder), Invitation(outgoing(settings), "0" * 8))
     about = host.introduction()
     kinds = ["weights", *host.algorithm.discloses, "counts of correct and of tested samples"]
     if "losses" in host.site.share:

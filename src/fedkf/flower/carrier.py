@@ -17,6 +17,7 @@ from fedkf.core.client import Call, Reply
 from fedkf.core.errors import FedkfError, UserError, printable
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Accept
+from fedkf.core.versions import RemoteVersions
 from fedkf.flower.messages import make_call, packed, read_payload, was_lost
 
 MARGIN = 900.0
@@ -161,3 +162,22 @@ class FlowerEngine:
             time.sleep(10 * self.pause)
             if clients & self.nodes().keys():
                 break
+
+
+class RemoteEngine(FlowerEngine):
+    """Clients on other machines: each call says what it belongs to (`head`) and which versions of
+    their private state the clients, who have it on their own disks, must keep."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        nodes: Callable[[], Mapping[int, int]],
+        head: Mapping[str, Any],
+        states: RemoteVersions,
+        timeout: float,
+        need: int,
+    ) -> None:
+        def more(call: Call) -> dict[str, Any]:
+            return {**head, "keep": states.keep(call.client)}
+
+        super().__init__(grid, nodes, timeout=timeout, need=need, more=more, pause=0.5)

@@ -56,8 +56,7 @@ def host(message: Message) -> Host:
     folder = os.environ.get(VARIABLE)
     if folder is None:
         raise SiteRefusal("it was not started with fedkf site start")
-    invitation = handshake.Invitation.read(message)
-    return Host(SiteFolder(Path(folder)), invitation.config, invitation.experiment)
+    return Host(SiteFolder(Path(folder)), handshake.Invitation.read(message))
 
 
 def reason(error: Exception) -> str:

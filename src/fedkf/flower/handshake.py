@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
@@ -16,6 +17,8 @@ from fedkf.core.server import MOST_SAMPLES
 from fedkf.data.federated import FederatedData
 from fedkf.flower.carrier import MARGIN, Grid
 from fedkf.flower.messages import was_lost
+from fedkf.flower.settings import SiteRefusal
+from fedkf.runs.schema import Config
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,10 @@ class Invitation:
 
     config: Mapping[str, Any]
     experiment: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]{8,64}", self.experiment):  # it becomes a folder's name
+            raise SiteRefusal("the experiment has no proper id")
 
     def head(self) -> dict[str, Any]:
         """What the head of a message says of it."""
@@ -75,6 +82,29 @@ class Introduction:
         except Exception:  # it may hold anything
             pass
         return "its answer cannot be used"
+
+
+@dataclass(frozen=True)
+class Members:
+    """The clients that take part in a run, as far as the server knows them."""
+
+    names: list[str]
+    sizes: dict[int, int]
+    test_sizes: list[int]
+    shape: tuple[int, ...]
+    class_names: list[str]
+
+    @classmethod
+    def of(cls, found: Mapping[str, Introduction], config: Config) -> Self:
+        """Those that introduced themselves, by name; their samples have one shape."""
+        answers = list(found.values())
+        return cls(
+            list(found),
+            {k: answer.train for k, answer in enumerate(answers)},
+            [answer.test for answer in answers],
+            answers[0].shape if answers else (),
+            list(config.data.class_names or []),
+        )
 
 
 def answer(message: Message, about: Mapping[str, Any]) -> Message:

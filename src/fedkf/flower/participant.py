@@ -62,9 +62,7 @@ def client_app(
         torch.set_num_threads(config.engine.threads)
         states = Versions(folder / invitation.experiment)
         states.keep_only(call.client, list(head["keep"]))
-        assembly = Assembly.of(config, own, Objects(model=model))
-        mine = own.resident(assembly.task.device, assembly.task.layout)
-        host = assembly.host(states, lambda client: mine(0))
+        host = Assembly.of(config, own, Objects(model=model)).only_host(own, states)
         job = {"do": "step", "call": call.__dict__}
         header, payload = answer(host, job, read_payload(message))
         header.pop("details", None)

@@ -44,13 +44,12 @@ class SimulationEngine(FlowerEngine):
     stops = True
 
     def __init__(self, host: ClientHost, population: Population, settings: EngineSettings) -> None:
-        workers = settings.workers
         self._threads_before = torch.get_num_threads()
         torch.set_num_threads(1)
         self._stop = threading.Event()
         self._grids: queue.SimpleQueue[Grid | BaseException] = queue.SimpleQueue()
-        start_ray(workers, settings.address)
-        gpus = 0.0 if host.task.device == "cpu" else 1.0 / max(1, workers)
+        start_ray(settings.workers, settings.address)
+        gpus = 0.0 if host.task.device == "cpu" else 1.0 / max(1, settings.workers)
         app = make_app(host, settings.threads)
         count = min(len(population.sizes), NODES)
         # A daemon: a second Ctrl-C while it ends must not wait for it.
@@ -65,12 +64,7 @@ class SimulationEngine(FlowerEngine):
             self.close()
             raise
         shared = {client: nodes[client % count] for client in population.sizes}
-        super().__init__(
-            grid,
-            lambda: shared,
-            timeout=settings.timeout,
-            need=settings.need,
-        )
+        super().__init__(grid, lambda: shared, timeout=settings.timeout, need=settings.need)
 
     def _simulate(self, app: ClientApp, count: int, gpus: float) -> None:
         from flwr.simulation import run_simulation
@@ -178,18 +172,19 @@ def make_app(host: ClientHost, threads: int) -> ClientApp:
 
 
 def respond(reference: Any, message: Message) -> Message:
+    """Do what a message asks for, in whichever actor it reaches."""
     call, _ = read_call(message)
     key = reference.hex()
     if key not in _hosts:
         _hosts.clear()
-        _hosts[key] = fetched(reference)
-    header, payload = answer(
-        _hosts[key], {"do": "step", "call": call.__dict__}, read_payload(message)
-    )
+        _hosts[key] = received(reference)
+    job = {"do": "step", "call": call.__dict__}
+    header, payload = answer(_hosts[key], job, read_payload(message))
     return make_reply(message, call, header, payload)
 
 
-def fetched(reference: Any) -> ClientHost:
+def received(reference: Any) -> ClientHost:
+    """The host in this process, ready for work."""
     import ray
 
     from fedkf.core.allocator import keep_freed_memory

@@ -22,7 +22,7 @@ from fedkf.core.versions import Versions
 from fedkf.data import sources
 from fedkf.data.federated import FederatedData
 from fedkf.flower import programs
-from fedkf.flower.handshake import Introduction
+from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal, incoming
 from fedkf.runs.assembly import Assembly
@@ -153,14 +153,8 @@ def own_config(site: Site, received: Mapping[str, Any]) -> Config:
     config = incoming(received, site.allow)
     if config.data.class_names is None:
         raise SiteRefusal("the configuration does not name the classes (data.class_names)")
-    data = config.data.model_copy(
-        update={
-            "source": site.data.source,
-            "path": site.data.path,
-            "partition": "iid",
-            "clients": 1,
-        }
-    )
+    own = {"source": site.data.source, "path": site.data.path, "partition": "iid", "clients": 1}
+    data = config.data.model_copy(update=own)
     engine = config.engine.model_copy(update={"device": site.device})
     return config.model_copy(update={"data": data, "engine": engine})
 
@@ -189,11 +183,9 @@ def load_data(config: Config) -> tuple[Config, FederatedData]:
 class Host:
     """Runs the steps of one experiment on this site's data, which is loaded when it is needed."""
 
-    def __init__(self, folder: SiteFolder, received: Mapping[str, Any], experiment: str) -> None:
-        if not re.fullmatch(r"[0-9a-f]{8,64}", experiment):
-            raise SiteRefusal("the experiment has no proper id")
+    def __init__(self, folder: SiteFolder, invitation: Invitation) -> None:
         self.site = folder.read()
-        self._config = own_config(self.site, received)
+        self._config = own_config(self.site, invitation.config)
         self.algorithm = make_algorithm(self._config)
         lacking = [kind for kind in self.algorithm.discloses if kind not in self.site.share]
         if lacking:
@@ -201,7 +193,7 @@ class Host:
                 f"{self._config.algorithm.name} would send {lacking[0]}, "
                 "which its site file does not share"
             )
-        self._folder = folder / "state" / experiment
+        self._folder = folder / "state" / invitation.experiment
 
     @cached_property
     def _settled(self) -> tuple[Config, FederatedData]:
@@ -243,9 +235,7 @@ class Host:
         self.states.keep_only(call.client, keep)
         if call.start is not None and not self.states.path(call.client, call.start).exists():
             raise SiteRefusal("its private state of that round is not on its disk any more")
-        assembly = Assembly.of(config, self.data)
-        own = self.data.resident(assembly.task.device, assembly.task.layout)
-        reply = assembly.host(self.states, lambda client: own(0)).perform(call, down)
+        reply = Assembly.of(config, self.data).only_host(self.data, self.states).perform(call, down)
         assert reply.upload is not None
         return Reply(call, self.released(call, reply.upload), reply.wrote_state)
 

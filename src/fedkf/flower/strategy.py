@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedkf import algorithms
-from fedkf.api import full_key, plain
+from fedkf.api import chosen_keys, dotted
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer
@@ -27,8 +27,8 @@ from fedkf.core.payload import Payload, Weights
 from fedkf.core.records import Round
 from fedkf.core.server import Storage
 from fedkf.core.versions import RemoteVersions, Versions
-from fedkf.flower.carrier import FlowerEngine
-from fedkf.flower.handshake import Introduction, Invitation, connected, introductions
+from fedkf.flower.carrier import RemoteEngine
+from fedkf.flower.handshake import Introduction, Invitation, Members, connected, introductions
 from fedkf.flower.participant import Factory
 from fedkf.flower.settings import outgoing
 from fedkf.runs.assembly import Assembly
@@ -55,14 +55,7 @@ class AlgorithmStrategy(Strategy):
         **settings: Any,
     ) -> None:
         kind = algorithms.get(algorithm) if isinstance(algorithm, str) else type(algorithm)
-        flat: dict[str, Any] = {"algorithm.name": algorithms.name_of(kind)}
-        if not isinstance(algorithm, str):
-            flat |= {f"algorithm.{key}": getattr(algorithm, key) for key in algorithm.given}
-        for key, value in settings.items():
-            if isinstance(value, Mapping):
-                flat |= {f"{key}.{name}": plain(item) for name, item in value.items()}
-            else:
-                flat[full_key(key, kind)] = plain(value)
+        flat = {**chosen_keys(algorithm), **dotted(settings, kind)}
         flat["data.class_names"] = [str(k) for k in range(classes)]
         self.config = resolve({}, flat, kind)
         if kind.needs_proxy_data:
@@ -96,28 +89,21 @@ class AlgorithmStrategy(Strategy):
         given = Objects(algorithm=self.algorithm, model=self.model)
         weights = dict(initial_arrays.to_torch_state_dict())
         assembly = Assembly.of(config, clients, given).starting_from(weights)
-        states, steps = RemoteVersions(), assembly.task.training.steps_per_epoch
-        head = Invitation(outgoing(config, steps), experiment).head()
-        head["device"] = config.engine.device
+        sent = outgoing(config, assembly.task.training.steps_per_epoch)
+        head = {**Invitation(sent, experiment).head(), "device": config.engine.device}
 
         def online() -> dict[int, int]:
             there = set(grid.get_node_ids())
             return {client: node for client, node in clients.nodes.items() if node in there}
 
-        engine = FlowerEngine(
-            grid,
-            online,
-            timeout=timeout,
-            need=settings.min_clients,
-            more=lambda call: {**head, "keep": states.keep(call.client)},
-            pause=0.5,
-        )
+        states = RemoteVersions()
+        engine = RemoteEngine(grid, online, head, states, timeout, settings.min_clients)
         result, self.history = Result(), []
-        judge = Judge(self, states, result, evaluate_fn)
+        recorder = Recorder(self, states, result, evaluate_fn)
         if evaluate_fn and (score := evaluate_fn(0, initial_arrays)) is not None:
             result.evaluate_metrics_serverapp[0] = score
         server = assembly.server(engine, Storage(states))
-        self.readouts = assembly.federation(server, judge, [judge]).run()
+        self.readouts = assembly.federation(server, recorder, [recorder]).run()
         result.arrays = ArrayRecord(self.readouts[self.readout])
         return result
 
@@ -126,17 +112,10 @@ class AlgorithmStrategy(Strategy):
 
     # The rounds of some algorithms hold several exchanges, so `start` conducts them as a whole.
 
-    def configure_train(self, *args: Any, **options: Any) -> Iterable[Message]:
+    def _not_alone(self, *args: Any, **options: Any) -> Any:
         raise NotImplementedError("this strategy is used through start")
 
-    def aggregate_train(self, *args: Any, **options: Any) -> tuple[None, None]:
-        raise NotImplementedError("this strategy is used through start")
-
-    def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
-        raise NotImplementedError("this strategy is used through start")
-
-    def aggregate_evaluate(self, *args: Any, **options: Any) -> None:
-        raise NotImplementedError("this strategy is used through start")
+    configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = _not_alone
 
 
 class FedKFStrategy(AlgorithmStrategy):
@@ -146,8 +125,8 @@ class FedKFStrategy(AlgorithmStrategy):
         super().__init__("fedkf", model=model, classes=classes, **settings)
 
 
-class Judge(Observer):
-    """Keeps what a round told, in Flower's words and in ours."""
+class Recorder(Observer):
+    """Keeps the rounds, as Flower's result has them and as `rounds.jsonl` would."""
 
     def __init__(
         self,
@@ -187,33 +166,21 @@ class Judge(Observer):
 
 
 @dataclass(frozen=True)
-class Participants:
-    """The clients that answered: the node, the size of each, and the shape of their samples."""
+class Participants(Members):
+    """The clients that answered; client ids follow partition ids, not random node ids."""
 
-    nodes: dict[int, int]
-    sizes: dict[int, int]
-    shape: tuple[int, ...]
-    class_names: list[str]
-
-    @property
-    def names(self) -> list[str]:
-        return [f"client {k}" for k in self.sizes]
-
-    @property
-    def test_sizes(self) -> list[int]:
-        return [0] * len(self.sizes)  # they count, and tell, when they evaluate
+    nodes: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def gather(cls, grid: Grid, config: Config, experiment: str, timeout: float) -> Participants:
-        """Ask every node who it is; client ids follow partition ids, not random node ids."""
+        """Ask every node that is there who it is."""
         need = max(1, config.federation.min_clients)
         online = connected(grid, need, timeout)
-        found: list[tuple[int, int, Introduction]] = []
         invitation = Invitation(outgoing(config), experiment)
-        for node, answer in introductions(grid, online, invitation, timeout, again=False):
-            if isinstance(answer, Introduction):
-                partition = node if answer.partition is None else answer.partition
-                found.append((partition, node, answer))
+        found: list[tuple[int, int, Introduction]] = []
+        for node, about in introductions(grid, online, invitation, timeout, again=False):
+            if isinstance(about, Introduction):
+                found.append((node if about.partition is None else about.partition, node, about))
         if len(found) < need:
             raise FedkfError(
                 f"{len(found)} of {len(online)} nodes answered, and {need} are needed; "
@@ -225,12 +192,8 @@ class Participants:
                 raise FedkfError(f"two nodes have the partition-id {first}; give each its own")
         if len({about.shape for *_, about in found}) > 1:
             raise FedkfError("the clients' samples differ in shape")
-        return cls(
-            {k: node for k, (_, node, _) in enumerate(found)},
-            {k: about.train for k, (_, _, about) in enumerate(found)},
-            found[0][2].shape,
-            list(config.data.class_names or []),
-        )
+        members = cls.of({f"client {k}": about for k, (*_, about) in enumerate(found)}, config)
+        return replace(members, nodes={k: node for k, (_, node, _) in enumerate(found)})
 
 
 def with_range(config: Config, shape: tuple[int, ...]) -> Config:

@@ -81,6 +81,11 @@ class Assembly:
         """The host for all clients of a division, whose samples lie on this machine."""
         return self.host(states, data.resident(self.task.device, self.task.layout))
 
+    def only_host(self, data: FederatedData, states: Versions) -> ClientHost:
+        """The host for a single client whose data this is, all of it, whatever the server's id."""
+        own = data.resident(self.task.device, self.task.layout)
+        return self.host(states, lambda client: own(0))
+
     def server(self, engine: Engine, storage: Storage) -> Server:
         """The server of a new run."""
         least = self.config.federation.min_clients

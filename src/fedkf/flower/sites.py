@@ -1,0 +1,100 @@
+"""The sites of a run: who takes part, settled when the run begins, and what is known of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from fedkf.core.errors import FedkfError, UserError
+from fedkf.data.source import Source
+from fedkf.flower.carrier import Grid
+from fedkf.flower.handshake import Introduction, Invitation, Members, introductions
+from fedkf.flower.settings import outgoing
+from fedkf.runs.schema import Config
+from fedkf.runs.setup import settle
+from fedkf.runs.store import RunFolder
+
+
+class Sites(Members):
+    """The sites of a run."""
+
+    def described(self) -> bytes:
+        """partition.json, with sizes only: the classes that a site holds are its own affair."""
+        clients = [
+            {"id": k, "name": name, "train": self.sizes[k], "test": self.test_sizes[k]}
+            for k, name in enumerate(self.names)
+        ]
+        classes = len(self.class_names)
+        about = {"classes": classes, "class_names": self.class_names, "shape": self.shape}
+        return (json.dumps({**about, "clients": clients}, indent=2) + "\n").encode()
+
+    @classmethod
+    def read(cls, run: RunFolder) -> Sites:
+        about = run.read_json("partition.json")
+        clients = about["clients"]
+        return cls(
+            [c["name"] for c in clients],
+            {c["id"]: c["train"] for c in clients},
+            [c["test"] for c in clients],
+            tuple(about["shape"]),
+            about["class_names"],
+        )
+
+    def settled(self, config: Config) -> Config:
+        """The configuration with everything spelled out that depends on who takes part."""
+        nobody = np.zeros(0, dtype=np.int64)
+        inputs = np.zeros((0, *self.shape), dtype=np.float32)
+        source = Source(inputs, nobody, self.class_names, nobody, self.names)
+        data = config.data.model_copy(update={"partition": None})
+        return settle(config.model_copy(update={"data": data}), source)
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.described()).hexdigest()
+
+
+def gather(
+    grid: Grid,
+    registered: Mapping[str, int],
+    config: Config,
+    experiment: str,
+    wait: float,
+    say: Callable[[str], None],
+) -> Sites:
+    """Ask every registered site for its sizes; those that agree to the run are its clients."""
+    if not registered:
+        raise UserError("no site is registered; fedkf coordinator add registers one")
+    if config.data.class_names is None:
+        raise UserError("data.class_names is missing: in a deployment the configuration names them")
+    names = {node: name for name, node in registered.items()}
+    invitation = Invitation(outgoing(config), experiment)
+    found: dict[int, Introduction | str] = {}
+    for node, answer in introductions(grid, list(names), invitation, wait):
+        found[node] = answer
+        if isinstance(answer, str):
+            say(f"{names[node]} does not take part: {answer}")
+        else:
+            say(f"{names[node]} takes part with {answer.train} training samples")
+    if silent := [name for node, name in names.items() if node not in found]:
+        say(f"not connected within {wait:g} s: {', '.join(silent)}")
+    answers = {name: found.get(node) for node, name in names.items()}
+    fine = {name: about for name, about in answers.items() if isinstance(about, Introduction)}
+    return agreed(fine, config, say)
+
+
+def agreed(found: Mapping[str, Introduction], config: Config, say: Callable[[str], None]) -> Sites:
+    """The sites whose samples have the shape that most have."""
+    shapes = [about.shape for about in found.values()]
+    shape = max(shapes, key=shapes.count, default=())
+    for name, about in found.items():
+        if about.shape != shape:
+            say(f"{name} does not take part: its samples have shape {list(about.shape)}")
+    sites = Sites.of({n: about for n, about in found.items() if about.shape == shape}, config)
+    least = config.federation.min_clients
+    if len(sites.names) < least:
+        raise FedkfError(
+            f"{len(sites.names)} sites take part and federation.min_clients is {least}"
+        )
+    return sites
