@@ -17,7 +17,7 @@ from fedkf.core.versions import RemoteVersions
 from fedkf.flower.handshake import Invitation
 from fedkf.flower.settings import TRAVELLING, SiteRefusal, incoming, outgoing
 from fedkf.flower.site import Host, Site, SiteFolder, load_data, own_config, validate
-from fedkf.runs.config import resolve
+from fedkf.runs.config import all_keys, resolve
 
 EXPERIMENT = "0123abcd"
 Make = Callable[..., Host]
@@ -132,6 +132,30 @@ def test_what_the_table_does_not_name_is_refused(
     name = f"{section}.{key}" if section in TRAVELLING else section
     with pytest.raises(SiteRefusal, match=rf"^{name} is no (key|section) that a site takes"):
         incoming(received)
+
+
+def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
+    """Whoever adds a key decides: what a client's work depends on must be in the table."""
+    stays = {
+        "fidelity",
+        *(
+            f"data.{key}"
+            for key in ["source", "path", "limit", "partition", "alpha", "clients", "proxy"]
+        ),
+        *(
+            f"data.{key}"
+            for key in ["classes_per_client", "shift", "shift_strength", "min_samples"]
+        ),
+        *(f"federation.{key}" for key in ["rounds", "fraction", "min_clients", "round_timeout"]),
+        *(f"federation.{key}" for key in ["evaluate_every", "evaluate_clients"]),
+        *(f"overall.{key}" for key in ["scope", "inactive", "max_staleness"]),
+        *(f"generator.{key}" for key in ["preset", "start"]),
+        *(f"engine.{key}" for key in ["name", "workers", "device", "address"]),
+        *(f"output.{key}" for key in ["dir", "checkpoint_every", "log"]),
+    }
+    travels = {f"{section}.{key}" for section, keys in TRAVELLING.items() for key in keys}
+    assert set(all_keys()) == travels | stays
+    assert not travels & stays
 
 
 def test_what_is_sent_is_taken_as_it_was(settings: Settings) -> None:

@@ -64,17 +64,8 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
             )
         )
 
-    usage = dict.fromkeys(
-        (
-            "content_commitment",
-            "key_encipherment",
-            "data_encipherment",
-            "key_agreement",
-            "encipher_only",
-            "decipher_only",
-        ),
-        False,
-    )
+    ciphers = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
+    usage = dict.fromkeys(("content_commitment", "key_agreement", *ciphers), False)
     own = (
         builder(issuer, authority)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
