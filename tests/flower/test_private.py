@@ -15,6 +15,7 @@ from fedkf.core.client import Call
 from fedkf.core.payload import Payload
 from fedkf.flower import programs
 from fedkf.flower.coordinator import Coordinator
+from fedkf.flower.handshake import Invitation
 from fedkf.flower.keys import write_secret
 from fedkf.flower.private import current_umask
 from fedkf.flower.settings import outgoing
@@ -60,7 +61,7 @@ def test_a_site_keeps_its_folder_to_itself(tmp_path: Path, npz: Path, settings: 
     text = (folder / "site.yaml").read_text().replace("source: folder", "source: npz")
     (folder / "site.yaml").write_text(text.replace("path: null", f"path: {npz}"))
     names = {"data.class_names": ["0", "1", "2"]}
-    host = Host(folder, outgoing(resolve(settings, names)), "0123abcd")
+    host = Host(folder, Invitation(outgoing(resolve(settings, names)), "0123abcd"))
     weights = make_task(host.config, host.data, host.algorithm).initial_weights
     down = Payload(weights=weights).add("teacher", weights, "weights")
     assert host.perform(Call("local_update", 0, 1, None, "1.1"), down, []).wrote_state
