@@ -34,7 +34,9 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; 0 does everything in this one.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="Where clients run: local or flower.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Where clients run: local, flower or package.module:object.")
+    ] = None,
     resume: ResumeOption = False,
     quiet: QuietOption = False,
     as_json: SummaryOption = False,

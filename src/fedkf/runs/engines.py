@@ -14,7 +14,7 @@ from fedkf.core.server import Engine
 from fedkf.data.source import Say
 from fedkf.engines import EngineSettings
 from fedkf.engines.counting import Population
-from fedkf.engines.local import local_engine
+from fedkf.engines.registry import build, find
 from fedkf.runs.schema import Config
 
 
@@ -23,6 +23,7 @@ def check_engine(config: Config) -> None:
     check_device(config.engine.device)
     if config.engine.name == "flower":
         check_installed("flower", "engine flower needs Flower's simulation", "flwr", "ray")
+    find(config.engine.name)
 
 
 def check_device(device: str) -> None:
@@ -38,7 +39,7 @@ def make_engine(config: Config, host: ClientHost, population: Population, say: S
     """Where the clients' work is done."""
     settings = config.engine
     active = active_clients(config.federation.fraction, len(population.sizes))
-    told = EngineSettings(
+    given = EngineSettings(
         choose_workers(config, active),
         settings.threads,
         settings.address,
@@ -46,11 +47,7 @@ def make_engine(config: Config, host: ClientHost, population: Population, say: S
         config.federation.min_clients,
         say,
     )
-    if settings.name == "local":
-        return local_engine(host, population, told)
-    from fedkf.flower.simulation import SimulationEngine
-
-    return SimulationEngine(host, population, told)
+    return build(settings.name, host, population, given)
 
 
 def choose_workers(config: Config, active: int) -> int:

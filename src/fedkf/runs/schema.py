@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from fedkf.engines.registry import ENGINES
+
 Fidelity = Literal["text", "released"]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -171,7 +173,7 @@ class Generator(Section):
 class EngineSettings(Section):
     """Where the clients' work is done; workers have no influence on results."""
 
-    name: Literal["local", "flower"] = Field(
+    name: str = Field(
         "local", description="local (worker processes on this machine) or flower (its simulation)"
     )
     workers: Annotated[int, Field(ge=0, le=1024)] | None = Field(
@@ -182,6 +184,13 @@ class EngineSettings(Section):
     address: str | None = Field(
         None, description="of a running Ray cluster for flower; none starts one on this machine"
     )
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value not in ENGINES and ":" not in value:
+            raise ValueError(f"must be {', '.join(ENGINES)} or package.module:object")
+        return value
 
     @field_validator("device")
     @classmethod
