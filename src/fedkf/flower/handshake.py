@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from fedkf.core.errors import FedkfError, printable
 from fedkf.core.server import MOST_SAMPLES
 from fedkf.data.federated import FederatedData
+from fedkf.data.source import Source
 from fedkf.flower.carrier import MARGIN, Grid
 from fedkf.flower.messages import was_lost
 from fedkf.flower.settings import SiteRefusal
 from fedkf.runs.schema import Config
+from fedkf.runs.setup import settle
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,14 @@ class Members:
             answers[0].shape if answers else (),
             list(config.data.class_names or []),
         )
+
+    def settled(self, config: Config) -> Config:
+        """The configuration with everything spelled out that depends on who takes part."""
+        nobody = np.zeros(0, dtype=np.int64)
+        inputs = np.zeros((0, *self.shape), dtype=np.float32)
+        source = Source(inputs, nobody, self.class_names, nobody, self.names)
+        data = config.data.model_copy(update={"partition": None})
+        return settle(config.model_copy(update={"data": data}), source)
 
 
 def answer(message: Message, about: Mapping[str, Any]) -> Message:

@@ -6,15 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.data.source import Source
 from fedkf.flower.carrier import Grid
 from fedkf.flower.handshake import Introduction, Invitation, Members, introductions
 from fedkf.flower.settings import outgoing
 from fedkf.runs.schema import Config
-from fedkf.runs.setup import settle
 from fedkf.runs.store import RunFolder
 
 
@@ -42,14 +38,6 @@ class Sites(Members):
             tuple(about["shape"]),
             about["class_names"],
         )
-
-    def settled(self, config: Config) -> Config:
-        """The configuration with everything spelled out that depends on who takes part."""
-        nobody = np.zeros(0, dtype=np.int64)
-        inputs = np.zeros((0, *self.shape), dtype=np.float32)
-        source = Source(inputs, nobody, self.class_names, nobody, self.names)
-        data = config.data.model_copy(update={"partition": None})
-        return settle(config.model_copy(update={"data": data}), source)
 
     def digest(self) -> str:
         return hashlib.sha256(self.described()).hexdigest()

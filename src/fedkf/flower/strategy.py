@@ -17,7 +17,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedkf import algorithms
+from fedkf import algorithms, models
 from fedkf.api import chosen_keys, dotted
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import FedkfError, UserError
@@ -57,6 +57,7 @@ class AlgorithmStrategy(Strategy):
         kind = algorithms.get(algorithm) if isinstance(algorithm, str) else type(algorithm)
         flat = {**chosen_keys(algorithm), **dotted(settings, kind)}
         flat["data.class_names"] = [str(k) for k in range(classes)]
+        flat["model.name"] = models.name_of(model)
         self.config = resolve({}, flat, kind)
         if kind.needs_proxy_data:
             raise UserError(f"{kind.name} needs unlabelled data on the server; use fedkf run")
@@ -83,7 +84,7 @@ class AlgorithmStrategy(Strategy):
             raise UserError("what clients are told is given to the strategy: lr=…, local_epochs=…")
         experiment = secrets.token_hex(16)
         clients = Participants.gather(grid, self.config, experiment, timeout)
-        config = with_range(self.config, clients.shape)
+        config = clients.settled(self.config)
         settings = config.federation.model_copy(update={"rounds": num_rounds})
         config = config.model_copy(update={"federation": settings})
         given = Objects(algorithm=self.algorithm, model=self.model)
@@ -194,14 +195,3 @@ class Participants(Members):
             raise FedkfError("the clients' samples differ in shape")
         members = cls.of({f"client {k}": about for k, (*_, about) in enumerate(found)}, config)
         return replace(members, nodes={k: node for k, (_, node, _) in enumerate(found)})
-
-
-def with_range(config: Config, shape: tuple[int, ...]) -> Config:
-    """How the clients normalise, which generated samples follow: images 0.5 and 0.5 if not told."""
-    middle = ([0.5], [0.5]) if len(shape) == 3 else ([0.0], [1.0])
-    mean, std = config.data.mean or middle[0], config.data.std or middle[1]
-    data = config.data.model_copy(update={"mean": mean, "std": std})
-    generator = config.generator
-    if len(shape) != 3 and generator.name in ("dcgan", "released"):
-        generator = generator.model_copy(update={"name": "mlp"})
-    return config.model_copy(update={"data": data, "generator": generator})
