@@ -76,8 +76,14 @@ def test_who_counts_how_much_worked_out_by_hand() -> None:
     # the mean of the logits is (0, ln √3): losses ln(1 + √3) and ln(1 + √3) − ln √3
     root = math.sqrt(3)
     mean = math.log(1 + root) - math.log(root) / 2
-    loss = FedGen(ensemble="logits").teacher_loss(says, shares, features, labels)
+    alike = FedGen(ensemble="logits").shares(counts[:, :2], [3, 6])
+    loss = FedGen(ensemble="logits").teacher_loss(says, alike, features, labels)
     assert loss.item() == pytest.approx(mean)
+    # by size, 1 to 2: (0, ln 3^⅔)
+    more = FedGen(ensemble="sized-logits")
+    loss = more.teacher_loss(says, more.shares(counts[:, :2], [3, 6]), features, labels)
+    root = 3 ** (2 / 3)
+    assert loss.item() == pytest.approx(math.log(1 + root) - math.log(root) / 2)
 
 
 @pytest.mark.parametrize(("steps", "right"), [(0, (0.0, 0.7)), (50, (0.95, 1.0))])
@@ -145,7 +151,7 @@ def test_an_optimizer_that_rested_in_a_payload_goes_on_as_if_it_had_not() -> Non
 def test_fidelity_chooses_whose_ensemble() -> None:
     text, released = (FedGen.create(FedGen.fidelity[f]) for f in ("text", "released"))
     assert (text.ensemble, text.server_batch) == ("labels", 32)  # type: ignore[attr-defined]
-    assert (released.ensemble, released.server_batch) == ("sizes", 64)  # type: ignore[attr-defined]
+    assert (released.ensemble, released.server_batch) == ("sized-logits", 64)  # type: ignore[attr-defined]
 
 
 def test_values_out_of_range_are_refused(cli: Callable[..., Outcome]) -> None:

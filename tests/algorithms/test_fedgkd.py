@@ -94,8 +94,9 @@ def test_in_a_vote_every_one_of_them_teaches() -> None:
 
 
 def test_the_released_program_waits_for_a_full_buffer() -> None:
-    sent = rounds(FedGKD(buffer=3, wait=True), 4)
-    assert ["teacher" in p for p in sent] == [False, False, True, True]
+    sent = rounds(FedGKD(buffer=3, wait=True), 5)
+    assert ["teacher" in p for p in sent] == [False, False, False, True, True]
+    assert sent[3]["teacher"]["w"].item() == 2  # of w¹, w² and w³: nobody trained w⁰
     assert fedkf.algorithms.get("fedgkd").fidelity["released"] == {"wait": True}
 
 

@@ -144,3 +144,12 @@ def test_a_model_without_features_is_refused_beforehand(settings: Settings) -> N
 
     with pytest.raises(fedkf.UserError, match="give it methods features"):
         fedkf.run(settings, algorithm="moon", model=Pooled)
+
+
+def test_in_the_first_round_nothing_is_contrasted(settings: Settings) -> None:
+    """Global and previous model are both w⁰ then: the term is ln 2 whatever the features."""
+    ours = fedkf.run(settings, algorithm="moon", mu=5.0, rounds=1)
+    plain = fedkf.run(settings, algorithm="fedavg", rounds=1)
+    assert ours.history[0]["losses"]["contrast"] == pytest.approx(math.log(2))
+    for name, expected in plain.weights["aca"].items():
+        assert torch.allclose(ours.weights["aca"][name], expected, atol=1e-6)

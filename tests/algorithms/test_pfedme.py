@@ -18,9 +18,9 @@ ONE = torch.eye(1)
 
 
 def test_with_one_personal_step_taken_whole_it_is_the_plain_mean(settings: Settings) -> None:
-    """K = 1 and ηλ = 1: w_k ← θ = w − ρ ∇f(w), a step of SGD with the personal learning rate."""
+    """K = 1 and ηλ → 1: w_k ← θ = w − ρ ∇f(w), a step of SGD with the personal learning rate."""
     shared: Settings = {"steps": 1, "local_epochs": 1, "lr": 0.05}
-    options: Settings = {"penalty": 20.0, "personal_steps": 1, "personal_lr": 0.05}
+    options: Settings = {"penalty": 20 - 1e-7, "personal_steps": 1, "personal_lr": 0.05}
     ours = fedkf.run(settings, algorithm="pfedme", **options, **shared).weights
     plain = fedkf.run(settings, algorithm=Unweighted(), **shared).weights
     assert close(ours["aca"], plain["aca"])
@@ -71,3 +71,9 @@ def test_personal_models_are_judged_beside_the_two_readouts() -> None:
     scores = first["readouts"]
     for k in idle:
         assert scores["personal"]["accuracy"][k] == scores["aca"]["accuracy"][k]
+
+
+@pytest.mark.parametrize("penalty", [10.0, 15.0])
+def test_a_shared_model_that_would_overshoot_is_refused(settings: Settings, penalty: float) -> None:
+    with pytest.raises(fedkf.UserError, match=r"federation\.lr is 0\.1 .* a product below 1"):
+        fedkf.run(settings, algorithm="pfedme", penalty=penalty, lr=0.1)

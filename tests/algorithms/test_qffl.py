@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from conftest import Settings
 from helpers import Unweighted, close, score, server, upload
-from torch import tensor
+from torch import nn, tensor
 
 import fedkf
 from fedkf.algorithms.qffl import QFFL
+from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
+from fedkf.core.random import Streams
+from fedkf.core.task import Task, Training
 
 
 def test_without_preference_it_is_the_plain_mean(settings: Settings) -> None:
@@ -32,3 +36,16 @@ def test_a_step_worked_out_by_hand() -> None:
 def test_the_variance_of_accuracies_falls_as_q_grows() -> None:
     variances = [score("qffl", q=q)["fm"] for q in (0.0, 0.5, 1.0)]
     assert variances[0] > 1.2 * variances[1] > 1.4 * variances[2]
+
+
+def test_the_released_program_trains_whole_epochs_whatever_the_steps() -> None:
+    """A client of ten has three batches of four; the run prescribes one step."""
+    settings = QFFL.fidelity["released"]
+    assert settings == {"own_epochs": True}
+    for own, steps in ((False, 1), (True, 3)):
+        x, y = torch.ones(10, 1), torch.zeros(10, dtype=torch.long)
+        training = Training(batch_size=4, steps_per_epoch=1)
+        task = Task(lambda: nn.Linear(1, 2), (1,), 2, training, Streams(0))
+        client = Client(0, 1, ClientData(x, y, x[:0], y[:0]), task, task.streams)
+        QFFL(own_epochs=own).local_update(client, Payload(weights=task.initial_weights))
+        assert client.steps == steps

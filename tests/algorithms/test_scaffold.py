@@ -57,3 +57,14 @@ def test_with_many_local_steps_it_finds_the_optimum_that_fedavg_misses(tmp_path:
     corrected = federation.run(Scaffold(), tmp_path, 25, **local)
     assert (drifted - best).norm().item() > 0.3
     assert (corrected - best).norm().item() < 0.01
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_under_momentum_too_it_converges(tmp_path: Path, momentum: float) -> None:
+    """Control variates are mean gradients, though momentum moves the model further than those."""
+    curves = [tensor([[1.0, 0.0], [0.0, 0.2]]), tensor([[0.2, 0.0], [0.0, 1.0]])]
+    federation = Quadratics(curves, [tensor([1.0, -3.0]), tensor([-3.0, 1.0])])
+    found = federation.run(
+        Scaffold(), tmp_path, 60, lr=0.1 * (1 - momentum), local_epochs=10, momentum=momentum
+    )
+    assert (found - federation.optimum([0.5, 0.5])).norm().item() < 0.01

@@ -232,6 +232,15 @@ def test_a_disk_that_refuses_gives_one_sentence_and_exit_code_1_and_loses_nothin
     assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")
 
 
+def test_a_presets_normalisation_that_is_lost_is_told(cli: CLI) -> None:
+    other = ("--set", "data.source=npz", "--set", "data.path=mine.npz")
+    code, out, err = cli("config", "cifar10", *other)
+    assert code == 0
+    assert "note: data.mean [0.4914, 0.4822, 0.4465] and data.std" in err
+    assert "note" not in out
+    assert cli("config", *other).err == ""  # no preset was asked for
+
+
 def test_images_and_labels_of_the_users_own(cli: CLI, tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 255, (40, 20, 24, 3), np.uint8)
     np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(40) % 4)

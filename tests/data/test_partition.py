@@ -157,3 +157,17 @@ def test_natural_follows_the_owners_and_needs_them() -> None:
     assert [part.tolist() for part in parts] == [[1, 4], [0, 2], [3]]
     with pytest.raises(UserError, match="does not say who holds what"):
         divide("natural", np.zeros(5, int), 3, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("clients", "groups"), [(15, (10, 5)), (20, (10, 10)), (23, (10, 10, 3)), (7, (7,))]
+)
+def test_balanced_groups_are_filled_one_after_the_other(
+    clients: int, groups: tuple[int, ...]
+) -> None:
+    """Ten classes: ten clients share each class first, those that are left share the rest."""
+    labels = np.repeat(np.arange(10), 40 * clients)
+    counts = class_counts(divide("dirichlet-balanced", labels, clients, 0.5), labels, 10)
+    ends = np.cumsum(groups)
+    for first, last in zip(ends - groups, ends, strict=True):
+        assert (counts[first:last].sum(0) == 40 * (last - first)).all()

@@ -38,6 +38,35 @@ def test_the_papers_settings_show_generated_images_only() -> None:
         assert (paper.drawings, paper.adversarial, paper.batch_size) == (False, False, 64)
 
 
+def test_the_papers_models_learn_by_plain_sgd_at_its_rates() -> None:
+    """0.01 for LeNet-5 and 0.1 for ResNet-8, teacher and student alike, and its generator."""
+    for model, lr in (("lenet5", 0.01), ("resnet8", 0.1)):
+        paper = choose("paper", model)
+        assert (paper.lr, paper.teacher_lr) == (lr, lr)
+        assert (paper.momentum, paper.decay, paper.width) == (0.0, False, 128)
+
+
+@pytest.mark.parametrize("decay", [False, True])
+def test_learning_rates_fall_only_where_the_settings_say_so(decay: bool) -> None:
+    one = central(replace(choose("paper", "lenet5"), decay=decay, width=4))
+    client, rates = one.begin("student", 0.01), []
+
+    def step(done: int) -> torch.Tensor:
+        rates.append(client.optimizer.param_groups[0]["lr"])
+        return one.task.loss(client.model(one.samples.images[:2]), one.samples.labels[:2])
+
+    one.train(client, 4, step)
+    assert client.optimizer.param_groups[0]["momentum"] == 0
+    expected = [0.01, 0.0075, 0.005, 0.0025] if decay else [0.01] * 4
+    assert rates == pytest.approx(expected)
+
+
+def test_settings_may_choose_the_generators_width() -> None:
+    for width, expected in ((None, 4), (6, 6)):
+        one = central(replace(SHORT, width=width))
+        assert one.config.generator.width == expected
+
+
 @pytest.mark.parametrize("drawings", [False, True])
 def test_the_generator_learns_after_every_step_but_the_last(drawings: bool) -> None:
     steps = []

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from fedkf.core.errors import UserError
+from fedkf.runs import config as configuration
 from fedkf.runs.config import parse_set, presets, read, resolve, to_dict, to_yaml
 from fedkf.runs.schema import Config
 
@@ -141,3 +142,15 @@ def test_objects_of_the_users_own_are_found_or_explained() -> None:
 def test_the_configuration_cannot_be_changed_by_accident() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().fidelity = "released"  # type: ignore[misc]
+
+
+def test_a_normalisation_that_another_source_loses_is_told() -> None:
+    content, _ = configuration.read("cifar10")
+    other = {"data.source": "npz", "data.path": "x.npz"}
+    said = configuration.dropped(content, other)
+    assert "data.mean [0.4914, 0.4822, 0.4465] and data.std [0.2023, 0.1994, 0.201]" in said
+    assert "are for cifar10 and do not apply to npz" in said
+    assert configuration.dropped(content, {**other, "data.mean": 0.4, "data.std": 0.2}) == ""
+    assert configuration.dropped(content, {"data.source": "cifar10"}) == ""
+    assert configuration.dropped({"data": {"source": "digits"}}, other) == ""
+    assert configuration.dropped({}, other) == ""

@@ -3,6 +3,9 @@
 The mixture λ climbs where losses are high, the model descends on the mixture. Where only some
 clients take part, their losses, scaled by K/m, and zeros for the others are an unbiased estimate of
 all losses: λ climbs along it, and the model is the mean of the active clients weighted by λ.
+
+The guarantee is for the mean of the iterates w¹ … wᵗ, so that is the model; training goes on from
+the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, State, option, starting_loss
-from fedkf.core.payload import Payload, weighted_mean
+from fedkf.core.arithmetic import combine
+from fedkf.core.payload import Payload, Weights, weighted_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,12 +40,21 @@ class AFL(Algorithm):
         "how the mixture climbs: projected onto the simplex, or by mirror ascent",
         choices=("projected", "mirror"),
     )
+    readout: str = option(
+        "mean", "the model is the mean of all rounds', or the last", choices=("mean", "last")
+    )
 
     def start(self, server: Server) -> State:
         sizes = torch.tensor(
             [server.sizes[k] for k in range(len(server.sizes))], dtype=torch.float64
         )
         return super().start(server).add("mixture", {"weights": sizes / sizes.sum()})
+
+    def model(self, state: State) -> Weights:
+        if self.readout == "last" or "iterates" not in state:
+            return state["weights"]
+        count = state.number("rounds", "count")
+        return combine(lambda w, s: (s / count).to(w.dtype), state["weights"], state["iterates"])
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         loss = starting_loss(client, down["weights"])
@@ -63,7 +76,17 @@ class AFL(Algorithm):
         weights = weighted_mean(
             (share, u["weights"]) for share, u in zip(shares, uploads, strict=True)
         )
-        return state.replace(weights=weights, mixture={"weights": new})
+        return self.remember(state.replace(weights=weights, mixture={"weights": new}))
+
+    def remember(self, state: State) -> State:
+        """The sum of the iterates, in float64, with the newest one."""
+        if self.readout == "last":
+            return state
+        total, count = combine(lambda w: w.double(), state["weights"]), 1
+        if "iterates" in state:
+            total = combine(lambda w, s: w + s, total, state["iterates"])
+            count += int(state.number("rounds", "count"))
+        return state.replace(iterates=total, rounds={"count": count})
 
 
 def onto_simplex(point: Tensor) -> Tensor:

@@ -62,15 +62,16 @@ class CCVR(Algorithm):
         """Count, mean and covariance of the features of each class that the client holds."""
         model, labels = client.teacher(down["weights"]), client.data.labels.cpu()
         parts = [features_and_logits(model, x)[0] for x in client.data.images.split(256)]
-        features = torch.cat(parts).flatten(1).cpu().double()
+        whole = torch.cat(parts).flatten(1).cpu()
+        features, dtype = whole.double(), whole.dtype
         counts, statistics = {}, {}
         for label in labels.unique().tolist():
             own = features[labels == label]
             mean = own.mean(0)
             counts[str(label)] = len(own)
-            statistics[f"mean-{label}"] = mean.float()
+            statistics[f"mean-{label}"] = mean.to(dtype)
             spread = (own - mean).T @ (own - mean) / max(1, len(own) - 1)
-            statistics[f"covariance-{label}"] = spread.float()
+            statistics[f"covariance-{label}"] = spread.to(dtype)
         return Payload(label_counts=counts, feature_statistics=statistics)
 
     def calibrate(
@@ -83,7 +84,7 @@ class CCVR(Algorithm):
         """The model with its classifier, and nothing else, trained on virtual features."""
         model, classify, head = classifier(task, weights)
         drawn = [draw(self.virtual, *classes[c][1:], random) for c in sorted(classes)]
-        z = torch.cat(drawn).float().view(-1, *feature_shape(task)).to(task.device)
+        z = torch.cat(drawn).view(-1, *feature_shape(task)).to(task.device, head[0].dtype)
         y = torch.tensor(sorted(classes)).repeat_interleave(self.virtual).to(task.device)
         optimizer = torch.optim.SGD(head, lr=self.server_lr, momentum=self.server_momentum)
         for _ in range(self.epochs):

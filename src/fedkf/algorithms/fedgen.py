@@ -40,17 +40,28 @@ class FedGen(Algorithm):
     discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
     uses_features: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "text": dict(ensemble="labels", server_batch=32, server_lr=3e-4),
-        "released": dict(ensemble="sizes", server_batch=64, server_lr=1e-4),
+        "text": dict(
+            ensemble="labels", draws="counts", relu=False, server_batch=32, server_lr=3e-4
+        ),
+        "released": dict(
+            ensemble="sized-logits", draws="sized", relu=True, server_batch=64, server_lr=1e-4
+        ),
     }
     tiny: ClassVar[Mapping[str, Any]] = dict(server_steps=1, server_batch=2)
 
     weight: float = option(1.0, "of generated features in a client's loss", at_least=0)
     ensemble: str = option(
         "labels",
-        "a model counts by its samples of the label, by its size, or as one of all logits' mean",
-        choices=("labels", "sizes", "logits"),
+        "a model's loss counts by its samples of the label or by its size; or its logits join one "
+        "mean of all, alike or by size",
+        choices=("labels", "sizes", "logits", "sized-logits"),
     )
+    draws: str = option(
+        "counts",
+        "labels fall as the clients have them, or by Σ size · count over the round's clients",
+        choices=("counts", "sized"),
+    )
+    relu: bool = option(False, "the generator ends in a ReLU, as the features of many models do")
     diversity: float = option(1.0, "weight of the diversity loss", at_least=0)
     hidden: int = option(256, "width of the generator", at_least=1)
     latent: int = option(32, "length of the generator's noise", at_least=1)
@@ -101,14 +112,27 @@ class FedGen(Algorithm):
         return down
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+        shares = self.known_labels(server, uploads)
+        with server.own_work("feature generator") as random:
+            trained = self.train_generator(server.task, state, uploads, random)
+        return super().aggregate(server, state, uploads).replace(label_counts=shares, **trained)
+
+    def known_labels(self, server: Server, uploads: Sequence[Upload]) -> Weights:
+        """How the clients of the next round are to draw labels: as all seen so far have them."""
+        if self.draws == "sized":
+            return {"share": self.drawn(uploads)}
         known = server.memory("labels", weighted=False)
         for upload in uploads:
             known.put(upload.client, {"share": upload["label_counts"]["count"].double()})
         shares = known.mean("seen", {"share": torch.zeros(server.task.classes).double()})
         assert shares is not None
-        with server.own_work("feature generator") as random:
-            trained = self.train_generator(server.task, state, uploads, random)
-        return super().aggregate(server, state, uploads).replace(label_counts=shares, **trained)
+        return shares
+
+    def drawn(self, uploads: Sequence[Upload]) -> Tensor:
+        """How often each label is drawn while the generator learns from these uploads."""
+        sized = self.draws == "sized"
+        parts = [(u.size if sized else 1) * u["label_counts"]["count"].double() for u in uploads]
+        return torch.stack(parts).sum(0)
 
     def train_generator(
         self, task: Task, state: State, uploads: Sequence[Upload], random: torch.Generator
@@ -122,8 +146,9 @@ class FedGen(Algorithm):
         predictors = [predictor(model.requires_grad_(False), x) for model in models]
         counts = torch.stack([u["label_counts"]["count"].double() for u in uploads])
         shares = self.shares(counts, [u.size for u in uploads]).to(task.device)
+        chances = self.drawn(uploads)
         for _ in range(self.server_steps):
-            labels = torch.multinomial(counts.sum(0), self.server_batch, True, generator=random)
+            labels = torch.multinomial(chances, self.server_batch, True, generator=random)
             labels, noise = labels.to(task.device), generator.draw(self.server_batch, random)
             features = generator(labels, noise)
             loss = self.teacher_loss(predictors, shares, features, labels)
@@ -134,18 +159,20 @@ class FedGen(Algorithm):
 
     def shares(self, counts: Tensor, sizes: Sequence[int]) -> Tensor:
         """How much each model (rows) counts for each label (columns); columns sum to one."""
-        if self.ensemble == "sizes":
+        if self.ensemble == "logits":
+            counts = torch.ones_like(counts)
+        elif self.ensemble != "labels":
             counts = torch.tensor(sizes).double()[:, None].expand_as(counts)
-        return (counts / counts.sum(0).clamp_min(1)).float()
+        return counts / counts.sum(0).clamp_min(1)
 
     def teacher_loss(
         self, predictors: Sequence[Predictor], shares: Tensor, features: Tensor, labels: Tensor
     ) -> Tensor:
         """How far the clients' predictors are from seeing the labels in the features."""
-        logits = [predict(features) for predict in predictors]
-        entropy = torch.nn.functional.cross_entropy
-        if self.ensemble == "logits":
-            return entropy(torch.stack(logits).mean(0), labels)
+        logits = torch.stack([predict(features) for predict in predictors])
+        entropy, shares = torch.nn.functional.cross_entropy, shares.to(logits.dtype)
+        if self.ensemble in ("logits", "sized-logits"):
+            return entropy((logits * shares[:, labels, None]).sum(0), labels)
         losses = torch.stack([entropy(part, labels, reduction="none") for part in logits])
         return (losses * shares[:, labels]).sum(0).mean()
 
@@ -156,7 +183,8 @@ class FedGen(Algorithm):
     def make_generator(self, task: Task) -> FeatureGenerator:
         from fedkf.models.feature_generator import FeatureGenerator  # which needs torch at once
 
-        return FeatureGenerator(task.classes, feature_shape(task), self.hidden, self.latent)
+        shape = feature_shape(task)
+        return FeatureGenerator(task.classes, shape, self.hidden, self.latent, self.relu)
 
 
 def diversity_loss(noise: Tensor, features: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class FedGKD(Algorithm):
     gamma: float = option(0.2, "γ, weight of the distillation, which counts half", at_least=0)
     buffer: int = option(5, "M, how many of the last global models teach", at_least=1)
     teacher: str = option("mean", "one teacher, their mean; or all vote", choices=("mean", "vote"))
-    wait: bool = option(False, "no distillation until there are as many models as the buffer holds")
+    wait: bool = option(False, "no distillation until the clients' own models fill the buffer")
     vote_temperature: float = option(1.0, "β, how alike the votes count", above=0)
 
     def broadcast(self, server: Server, state: State) -> Payload:
@@ -90,8 +90,8 @@ class FedGKD(Algorithm):
         return [float(share) for share in shares]
 
     def _plain(self, round: int) -> bool:
-        """Round t has t global models to learn from, w⁰ among them."""
-        return self.wait and round < self.buffer
+        """Round t has w¹ … wᵗ⁻¹ to learn from: w⁰, which nobody trained, does not fill a buffer."""
+        return self.wait and round <= self.buffer
 
 
 def past_models(state: State) -> list[Weights]:

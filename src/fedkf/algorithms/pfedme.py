@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers
 from fedkf.core.arithmetic import combine
+from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload, weighted_mean
 
 if TYPE_CHECKING:
@@ -30,6 +31,15 @@ class PFedMe(Algorithm):
     personal_steps: int = option(5, "K, steps of the personal model on each batch", at_least=1)
     personal_lr: float = option(0.09, "learning rate of the personal model", above=0)
     beta: float = option(1.0, "β, how far the server moves to the clients' mean", above=0)
+
+    def start(self, server: Server) -> State:
+        lr = server.task.training.lr
+        if lr * self.penalty >= 1:
+            raise UserError(
+                f"federation.lr is {lr:g} and algorithm.penalty {self.penalty:g}; pfedme needs a "
+                "product below 1, the share of its way to the personal model that w_k moves"
+            )
+        return super().start(server)
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         model, rate = client.start(down["weights"]), client.task.training.lr * self.penalty
@@ -51,9 +61,8 @@ class PFedMe(Algorithm):
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         mean = weighted_mean((1, u["weights"]) for u in uploads)
-        return state.replace(
-            weights=combine(lambda m, w: w + self.beta * (m - w), mean, state["weights"])
-        )
+        new = combine(lambda m, w: w + self.beta * (m - w), mean, state["weights"])
+        return state.replace(weights=with_mean_buffers(server, uploads, new))
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
         """Also the client's personal model as it left it; the shared one before its first turn."""

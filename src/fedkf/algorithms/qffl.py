@@ -2,13 +2,14 @@
 
 The loss is that of the model that came down, on all of the client's training data; local training
 is as in FedAvg, L is the inverse of its learning rate, and clients count alike whatever their size.
+Buffers, such as batch norm's statistics, are no part of a gradient: they are averaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -28,11 +29,22 @@ class QFFL(Algorithm):
     name: ClassVar[str] = "qffl"
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
+    fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "text": dict(own_epochs=False),
+        "released": dict(own_epochs=True),
+    }
     q: float = option(0.1, "how much a high loss counts; 0 gives the plain mean", at_least=0)
+    own_epochs: bool = option(
+        False, "whole epochs over the client's own batches, whatever federation.steps says"
+    )
 
     def local_update(self, client: Client, down: Payload) -> Payload:
-        loss = starting_loss(client, down["weights"])
-        return super().local_update(client, down).add("local_loss", {"value": loss})
+        before = starting_loss(client, down["weights"])
+        client.start(down["weights"])
+        loss = self.local_loss(client, down)
+        for x, y in client.batches(own=self.own_epochs):
+            client.step(loss(x, y))
+        return client.upload().add("local_loss", {"value": before})
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         start, rate = state["weights"], 1 / server.task.training.lr
@@ -41,6 +53,7 @@ class QFFL(Algorithm):
             loss = max(float(upload.number("local_loss", "value")), 1e-10)
             gradient = combine(lambda d: rate * d, subtract(start, upload["weights"]))
             total = combine(lambda t, g, f=loss**self.q: t + f * g, total, gradient)
-            scale += self.q * loss ** (self.q - 1) * squared_norm(gradient) + rate * loss**self.q
+            length = squared_norm({name: gradient[name] for name in server.task.parameters})
+            scale += self.q * loss ** (self.q - 1) * length + rate * loss**self.q
         new = combine(lambda w, t: w - t / scale, start, total)
         return state.replace(weights=with_mean_buffers(server, uploads, new))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedkf.core.algorithm import Algorithm, LocalLoss, State, option
+from fedkf.algorithms.fednova import effective_steps
+from fedkf.core.algorithm import Algorithm, LocalLoss, State, option, with_mean_buffers
 from fedkf.core.arithmetic import combine, subtract, zeros_like
 from fedkf.core.payload import Payload, weighted_mean
 
@@ -45,7 +46,9 @@ class Scaffold(Algorithm):
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         upload = super().local_update(client, down)
-        old, rate = own_control(client, down), client.steps * client.task.training.lr
+        training, old = client.task.training, own_control(client, down)
+        # Under momentum a step moves the model further than η times its gradient.
+        rate = training.lr * effective_steps(client.steps, training.momentum)
         moved = subtract(down["weights"], upload["weights"])
         new = combine(lambda k, c, d: k - c + d / rate, old, down["control"], moved)
         client.state = Payload(control=new)
@@ -55,8 +58,9 @@ class Scaffold(Algorithm):
         mean = weighted_mean((1, u["weights"]) for u in uploads)
         change = weighted_mean((1, u["control"]) for u in uploads)
         share = len(uploads) / len(server.sizes)
+        new = combine(lambda m, w: w + self.server_lr * (m - w), mean, state["weights"])
         return state.replace(
-            weights=combine(lambda m, w: w + self.server_lr * (m - w), mean, state["weights"]),
+            weights=with_mean_buffers(server, uploads, new),
             control=combine(lambda c, d: c + share * d, state["control"], change),
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedkf.cli.consoles import say
 from fedkf.core.errors import UserError
 from fedkf.core.extras import check_installed
 
@@ -80,7 +81,10 @@ def resolve(
     content, name = configuration.read(config)
     overrides = configuration.parse_set(set_ or [])
     given = {key: value for key, value in (more or {}).items() if value is not None}
-    return configuration.resolve(content, {**overrides, **given}), name
+    overrides |= given
+    if config is not None and (sentence := configuration.dropped(content, overrides)):
+        say(f"note: {sentence}")
+    return configuration.resolve(content, overrides), name
 
 
 def run_folder(settings: Config, name: str) -> Path:

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from fedkf.runs.sweep import Failure
 
 DISTILLATION = "distillation"
-STEPS = {"smoke": {"steps": 400, "teacher_epochs": 8, "batch_size": 64}}
+STEPS = {
+    "smoke": {"steps": 400, "teacher_epochs": 8, "batch_size": 64, "width": 16},
+    "small": {"width": 16},
+}
 """How long the distillation takes, at scales that are not to take as long as it wants."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -82,15 +82,21 @@ class Client:
         )
         return self.model
 
-    def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(
+        self, purpose: str = "batches", own: bool = False
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """The batches of this round's local epochs, from a stream that restarts every round.
 
-        Another purpose gives other batches, for algorithms that need several at a time.
+        Another purpose gives other batches, for algorithms that need several at a time. `own` are
+        the client's own batches, whatever number of steps the run prescribes.
 
         Batch normalisation cannot train on a single sample: a model that has it passes over such a
         batch, and a client with nothing else repeats its sample.
         """
-        for index in batch_indices(self.size, self.task.training, self.random(purpose)):
+        training = self.task.training
+        if own:
+            training = replace(training, steps_per_epoch=None)
+        for index in batch_indices(self.size, training, self.random(purpose)):
             if len(index) == 1 and self._normalises_batches:
                 if self.size > 1:
                     continue

@@ -132,7 +132,7 @@ class Federation:
         before = self.ledger.bytes()
         for observer in self.observers:
             observer.round_started(round, server.active)
-        sent = self.algorithm.model(state)
+        sent = state["weights"] if "weights" in state else self.algorithm.model(state)
         state = self.algorithm.round(server, state)
         self._update_overall(sent)
         last = round == self.schedule.rounds

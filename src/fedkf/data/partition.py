@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,14 +117,14 @@ def dirichlet_balanced(
 ) -> list[Indices]:
     """The released program's division: every client leads a class before any leads a second one.
 
-    Clients form groups of at most as many as there are classes, and every class is divided over the
-    groups in proportion. Within a group a class is divided by a draw from Dir(α) of which the
-    largest share goes to a client that has not led a class yet. The released program repeats the
-    draw until that is so; as all clients are alike before the draw, moving the largest share to
-    such a client at random has the same distribution.
+    Clients form groups of as many as there are classes, the last one of those that are left, and
+    every class is divided over the groups in proportion. Within a group a class is divided by a
+    draw from Dir(α) of which the largest share goes to a client that has not led a class yet. The
+    released program repeats the draw until that is so; as all clients are alike before the draw,
+    moving the largest share to such a client at random has the same distribution.
     """
     classes = np.unique(labels)
-    groups = np.array_split(np.arange(clients), math.ceil(clients / len(classes)))
+    groups = np.split(np.arange(clients), np.arange(len(classes), clients, len(classes)))
     leaders: list[set[int]] = [set() for _ in groups]
     parts: list[list[Indices]] = [[] for _ in range(clients)]
     for label in classes:

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 
 class FeatureGenerator(nn.Module):
-    """One hidden layer with batch norm, over uniform noise beside the label's one-hot vector."""
+    """One hidden layer with batch norm, over uniform noise beside the label's one-hot vector.
 
-    def __init__(self, classes: int, shape: tuple[int, ...], hidden: int, noise: int) -> None:
+    With `relu` its features are never negative.
+    """
+
+    def __init__(
+        self, classes: int, shape: tuple[int, ...], hidden: int, noise: int, relu: bool = False
+    ) -> None:
         super().__init__()
-        self.classes, self.shape, self.noise = classes, shape, noise
+        self.classes, self.shape, self.noise, self.relu = classes, shape, noise, relu
         self.hidden = nn.Linear(noise + classes, hidden)
         self.norm = nn.BatchNorm1d(hidden)
         self.output = nn.Linear(hidden, math.prod(shape))
@@ -30,4 +35,4 @@ class FeatureGenerator(nn.Module):
     def forward(self, labels: Tensor, noise: Tensor) -> Tensor:
         x = torch.cat([noise, F.one_hot(labels, self.classes).to(noise.dtype)], 1)
         features: Tensor = self.output(F.relu(self.norm(self.hidden(x))))
-        return features.view(-1, *self.shape)
+        return (features.relu() if self.relu else features).view(-1, *self.shape)

@@ -39,7 +39,7 @@ ROLES = {"teacher": 0, "student": 1, "student on noise": 2}
 
 @dataclass(frozen=True)
 class Settings:
-    """How teacher and students are trained; learning rates fall linearly to zero."""
+    """How teacher and students are trained."""
 
     name: str
     lambda1: float
@@ -49,24 +49,38 @@ class Settings:
     drawings: bool = False  # whether the student also sees a batch of random drawings at each step
     steps: int = 6000
     batch_size: int = 64  # of the students; the teacher's is that of the configuration
-    lr: float = 0.05
-    momentum: float = 0.9
+    lr: float = 0.01
+    momentum: float = 0.0
+    decay: bool = False  # whether the models' learning rates fall linearly to zero
+    width: int | None = None  # of the generator; none: the configuration's
     teacher_epochs: int = 30
     teacher_lr: float = 0.01
 
 
 PAPER = {
-    "lenet5": Settings("paper", 0.2, 0.02, 0.2),
-    "resnet8": Settings("paper", 0.01, 0.002, 0.02, lr=0.1, teacher_lr=0.1),
+    "lenet5": Settings("paper", 0.2, 0.02, 0.2, width=128),
+    "resnet8": Settings("paper", 0.01, 0.002, 0.02, lr=0.1, teacher_lr=0.1, width=128),
 }
-"""What the paper says of this experiment; it leaves steps and the student's learning rate open."""
+"""What the paper says of this experiment: plain SGD, 0.01 or 0.1 for teacher and student alike, and
+the width of its generator. It leaves steps and batches open."""
 
 WORKS = {
-    name: replace(paper, name="works", drawings=True, batch_size=128, steps=4000, teacher_epochs=12)
+    name: replace(
+        paper,
+        name="works",
+        drawings=True,
+        batch_size=128,
+        steps=4000,
+        lr=0.05 if name == "lenet5" else 0.1,
+        momentum=0.9,
+        decay=True,
+        width=None,
+        teacher_epochs=12,
+    )
     for name, paper in PAPER.items()
 }
-"""Settings that bring the student closer: larger batches, drawings beside generated images, and a
-teacher that is not trained until its answers are hard."""
+"""Settings of our own: larger batches, momentum and a falling learning rate, drawings beside
+generated images, and a teacher that is not trained until its answers are hard."""
 
 SETTINGS = {"paper": PAPER, "works": WORKS}
 
@@ -117,10 +131,11 @@ class Central:
         self.samples: ClientData = whole.client(0)
 
     def train(self, client: Client, steps: int, step: Callable[[int], torch.Tensor]) -> None:
-        """Steps of the client's model, its learning rate falling to zero."""
+        """Steps of the client's model; its learning rate falls to zero if the settings say so."""
         for done in range(steps):
+            left = 1 - done / steps if self.settings.decay else 1.0
             for group in client.optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * (1 - done / steps)
+                group["lr"] = group["initial_lr"] * left
             client.step(step(done))
 
     def begin(self, role: str, lr: float) -> Client:
@@ -222,8 +237,11 @@ def central_task(config: Config, settings: Settings) -> tuple[Config, FederatedD
         "federation.steps": "own",
         "generator.lr": settings.generator_lr,
         "generator.batch_size": settings.batch_size,
+        "federation.weight_decay": 0.0,
         "algorithm.name": "fedkf",
     }
+    if settings.width is not None:
+        overrides["generator.width"] = settings.width
     config = resolve(config.model_dump(mode="json"), overrides)
     source = load_source(config)
     config = settle(config, source)

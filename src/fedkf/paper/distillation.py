@@ -70,5 +70,5 @@ def describe(settings: Settings) -> str:
     """The settings in a sentence."""
     parts = asdict(settings)
     name = parts.pop("name")
-    told = (f"{k} {v if isinstance(v, str) else f'{v:g}'}" for k, v in parts.items())
+    told = (f"{k} {v:g}" for k, v in parts.items() if v is not None)
     return f"`{name}`: {', '.join(told)}"

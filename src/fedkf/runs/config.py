@@ -128,6 +128,21 @@ def resolve(
     return _with_algorithm(parse(given), given["algorithm"], algorithm)
 
 
+def dropped(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> str:
+    """A sentence where naming another source loses a normalisation that nothing replaces."""
+    data, source = content.get("data"), overrides.get("data.source")
+    if not isinstance(data, Mapping) or source in (None, data.get("source")):
+        return ""
+    lost = [k for k in ("mean", "std") if data.get(k) is not None and f"data.{k}" not in overrides]
+    if not lost:
+        return ""
+    told = " and ".join(f"data.{key} {data[key]}" for key in lost)
+    return (
+        f"{told} are for {data.get('source')} and do not apply to {source}; "
+        "without values of its own it is scaled by those of its kind (0.5 for images)"
+    )
+
+
 def parse(content: Mapping[str, Any]) -> Config:
     """A configuration whose algorithm's hyperparameters are taken as they are."""
     try:
