@@ -7,7 +7,8 @@ nothing of the package; `agree` runs the algorithm and compares.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,12 +122,22 @@ class Own(Task):
         return logits.mean() if logits.ndim == 1 else Task.loss(logits, labels)
 
 
+@contextmanager
+def double() -> Iterator[None]:
+    """Everything in float64, draws of chance included, which oracles are told to make so too."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def run(world: World, algorithm: fedkf.Algorithm, **schedule: Any) -> Trace:
     """The algorithm in this world, through the package's own loop, server, clients and T1.
 
     `schedule` are settings of the loop, such as T1's `scope` (here `seen` unless given).
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, double():
         return _run(world, algorithm, Path(folder), {"scope": "seen", **schedule})
 
 

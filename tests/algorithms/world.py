@@ -19,7 +19,8 @@ State = dict[str, Tensor]
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
-SIZES = (6, 10, 4, 14, 7, 11)
+SIZES = (7, 11, 4, 15, 8, 12)
+"""No batch of two: batch norm makes ±1 of it, and of rounding what it likes."""
 ACTIVE = ((0, 2, 3), (1, 3, 4), (0, 1, 2), (2, 4), (0, 3, 4), (1, 2, 5), (0, 4, 5), (1, 3, 5))
 """Eight rounds in which clients pause, come back, and one is first seen in the sixth."""
 
@@ -42,7 +43,8 @@ class Net(nn.Module):
 
     def __init__(self, norm: bool = False) -> None:
         super().__init__()
-        self.inner = nn.Linear(4, 5, dtype=torch.float64)
+        # A bias before a batch norm has no gradient but rounding, which Adam would blow up.
+        self.inner = nn.Linear(4, 5, bias=not norm, dtype=torch.float64)
         self.norm = nn.BatchNorm1d(5, dtype=torch.float64) if norm else nn.Identity()
         self.outer = nn.Linear(5, 3, dtype=torch.float64)
 
@@ -214,7 +216,7 @@ def quadratics(**changes: Any) -> World:
 
 def networks(norm: bool = False, **changes: Any) -> World:
     """Clients whose labels are skewed and whose inputs are shifted, and a tiny network."""
-    random = torch.Generator().manual_seed(2)
+    random = torch.Generator().manual_seed(17)
     truth = torch.randn(4, 3, generator=random, dtype=torch.float64)
 
     def some(size: int, client: int) -> Batch:

@@ -34,9 +34,7 @@ class QFFL(Algorithm):
         "released": dict(own_epochs=True),
     }
     q: float = option(0.1, "how much a high loss counts; 0 gives the plain mean", at_least=0)
-    own_epochs: bool = option(
-        False, "whole epochs over the client's own batches, whatever federation.steps says"
-    )
+    own_epochs: bool = option(False, "whole epochs of its own, whatever federation.steps says")
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         before = starting_loss(client, down["weights"])
@@ -48,12 +46,12 @@ class QFFL(Algorithm):
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         start, rate = state["weights"], 1 / server.task.training.lr
-        total, scale = combine(torch.zeros_like, start), 0.0
+        learned = {name: start[name] for name in server.task.parameters}
+        total, scale = combine(torch.zeros_like, learned), 0.0
         for upload in uploads:
             loss = max(float(upload.number("local_loss", "value")), 1e-10)
-            gradient = combine(lambda d: rate * d, subtract(start, upload["weights"]))
+            gradient = combine(lambda d: rate * d, subtract(learned, upload["weights"]))
             total = combine(lambda t, g, f=loss**self.q: t + f * g, total, gradient)
-            length = squared_norm({name: gradient[name] for name in server.task.parameters})
-            scale += self.q * loss ** (self.q - 1) * length + rate * loss**self.q
-        new = combine(lambda w, t: w - t / scale, start, total)
+            scale += self.q * loss ** (self.q - 1) * squared_norm(gradient) + rate * loss**self.q
+        new = {**start, **combine(lambda w, t: w - t / scale, learned, total)}
         return state.replace(weights=with_mean_buffers(server, uploads, new))

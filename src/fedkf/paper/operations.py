@@ -79,9 +79,9 @@ class Passes:
 
         return counted
 
-    def following(self, batches: Callable[[str], Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-        def followed(purpose: str = "batches") -> Iterator[Any]:
-            for batch in batches(purpose):
+    def following(self, batches: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def followed(purpose: str = "batches", own: bool = False) -> Iterator[Any]:
+            for batch in batches(purpose, own):
                 self.counts = self.inside
                 self.batches += purpose == "batches"
                 yield batch

@@ -1,0 +1,152 @@
+"""Oracles of FedKF, FedKF- and FedKF with its generator on the server, after Algorithm 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from oracle_clients import gathered, hold_statistics
+from oracle_teachers import kl
+from torch import Tensor, nn
+from torch.nn import functional as F
+from world import State, World, copy, mean
+
+NOISE, BETA = 3, 0.01
+
+
+class Generator(nn.Sequential):
+    """Noise of three numbers to the four inputs of the tiny network."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            # A bias before a batch norm has no gradient but rounding, which Adam blows up.
+            nn.Linear(NOISE, 6, bias=False, dtype=torch.float64),
+            nn.BatchNorm1d(6, dtype=torch.float64),
+            nn.Tanh(),
+            nn.Linear(6, 4, dtype=torch.float64),
+        )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which FedKF."""
+
+    gamma: float = 0.7
+    lambda1: float = 0.3
+    lambda2: float = 0.2
+    oca: bool = True
+    released: bool = False
+    adversarial: bool = False
+    scope: str = "seen"
+    server_steps: int = 0
+    """Of a generator on the server; without any, every client trains its own."""
+
+    def generator_loss(self, teacher: Any, x: Tensor) -> Tensor:
+        f = teacher.features(x)
+        p = teacher.classify(f).softmax(1)
+        one_hot, average = -p.max(1).values.log().mean(), p.mean(0)
+        entropy, activation = (average * average.log()).sum(), -f.abs().sum(1).mean()
+        if self.released:
+            entropy = 1 + entropy / math.log(p.shape[1])
+            activation = -f.abs().mean()
+        loss: Tensor = entropy + self.lambda1 * one_hot + self.lambda2 * activation
+        return loss
+
+
+class Run:
+    """Server and clients of Algorithm 1."""
+
+    def __init__(self, world: World, rules: Rules) -> None:
+        self.world, self.rules = world, rules
+        self.theta = world.initial("generator", Generator)
+        self.generators: dict[int, tuple[Any, Any]] = {}
+        self.slots: dict[int, State] = {}
+        self.overall: list[State] = []
+
+    def models(self) -> Iterator[State]:
+        world, w = self.world, self.world.w0
+        teacher = w
+        for t, active in enumerate(world.active, 1):
+            if self.rules.server_steps and not self.plain(t):
+                self.server_generator(t, teacher if self.rules.oca else w)
+            local = [self.client(t, k, w, teacher if self.rules.oca else w) for k in active]
+            self.slots.update(zip(active, local, strict=True))
+            w = mean([world.sizes[k] for k in active], local)
+            held = dict(self.slots)
+            if self.rules.scope == "all":
+                held = {k: self.slots.get(k, world.w0) for k in range(world.clients)}
+            largest = max(self.slots, key=lambda k: world.sizes[k])
+            teacher = mean([world.sizes[k] for k in held], list(held.values()))
+            teacher |= {n: v for n, v in self.slots[largest].items() if not v.is_floating_point()}
+            self.overall.append(teacher)
+            yield w
+
+    def plain(self, t: int) -> bool:
+        return self.rules.released and t == 1
+
+    def generator(self, owner: int) -> tuple[Any, Any]:
+        if owner not in self.generators:
+            made = Generator()
+            made.load_state_dict(self.theta)
+            self.generators[owner] = made, torch.optim.Adam(made.parameters(), lr=BETA)
+        return self.generators[owner]
+
+    def server_generator(self, t: int, taught: State) -> None:
+        made, adam = self.generator(-1)
+        teacher = self.world.model(taught).eval().requires_grad_(False)
+        random = self.world.random("generator noise", t)
+        for _ in range(self.rules.server_steps):
+            z = torch.randn(self.world.batch, NOISE, generator=random, dtype=torch.float64)
+            adam.zero_grad()
+            self.rules.generator_loss(teacher, made(z)).backward()
+            adam.step()
+
+    def client(self, t: int, k: int, w: State, taught: State) -> State:
+        world, rules = self.world, self.rules
+        if self.plain(t):
+            return world.train(w, world.batches(t, k))
+        student: Any = world.model(w)
+        teacher: Any = world.model(taught).eval().requires_grad_(False)
+        fixed = rules.server_steps > 0
+        made, adam = self.generator(-1 if fixed else k)
+        kept = copy(made)
+        random, velocity = world.random("generator noise", t, k), list[Tensor]()
+
+        def fake() -> Tensor:
+            z = torch.randn(world.batch, NOISE, generator=random, dtype=torch.float64)
+            out: Tensor = made(z)
+            return out
+
+        def learn(loss: Tensor) -> None:
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+        for x, y in world.batches(t, k):
+            seen = fake()
+            if not rules.released and not fixed:
+                learn(rules.generator_loss(teacher, seen))
+                seen = fake()
+            soft = teacher(seen).softmax(1).detach()
+            hold_statistics(student, True)
+            distilled = kl(soft, student(seen.detach()))
+            hold_statistics(student, False)
+            loss = F.cross_entropy(student(x), y) + rules.gamma * distilled
+            gradients = torch.autograd.grad(loss, list(student.parameters()))
+            velocity = gathered(world.momentum, velocity, gradients)
+            with torch.no_grad():
+                for p, v in zip(student.parameters(), velocity, strict=True):
+                    p.sub_(world.lr * v)
+            if rules.released and not fixed:
+                cost = rules.generator_loss(teacher, seen)
+                if rules.adversarial:
+                    hold_statistics(student, True)
+                    cost = cost - rules.gamma * kl(soft, student(seen))
+                    hold_statistics(student, False)
+                learn(cost)
+        if fixed:
+            made.load_state_dict(kept)  # what a client does to the server's generator stays there
+        return copy(student)
