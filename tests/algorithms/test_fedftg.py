@@ -33,8 +33,10 @@ SETTINGS: dict[str, Any] = dict(
 
 
 def tiny_generator() -> nn.Module:
-    first = nn.Linear(NOISE, 6, bias=False)  # batch norm would undo a bias
-    return nn.Sequential(first, nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 4)).double()
+    # Batch norm would undo a bias.
+    first = nn.Linear(NOISE, 6, bias=False, dtype=torch.float64)
+    norm, last = nn.BatchNorm1d(6, dtype=torch.float64), nn.Linear(6, 4, dtype=torch.float64)
+    return nn.Sequential(first, norm, nn.Tanh(), last)
 
 
 MORE = dict(parts=[Generation(tiny_generator, noise=NOISE, lr=RATE)])
@@ -104,7 +106,7 @@ def fedftg(world: World) -> Iterator[tuple[State, State]]:
         for _ in range(s["server_steps"]):
             shares = tensor(all_counts).double()
             y = torch.multinomial(shares, s["server_batch"], True, generator=random)
-            z = torch.randn(s["server_batch"], NOISE, generator=random).double()
+            z = torch.randn(s["server_batch"], NOISE, generator=random, dtype=torch.float64)
             for _ in range(s["generator_steps"]):
                 x = generator(z + labels[y])
                 far = [

@@ -14,9 +14,17 @@ from world import networks
 
 import fedkf
 from fedkf import algorithms
+from fedkf.core.samples import Sampling
+from fedkf.distillation.generators import Generation, TrainedGenerator
 
 WORLD = networks(momentum=0.4)
 NORMED = networks(norm=True)
+GENERATION = {
+    "parts": [
+        Sampling(TrainedGenerator),
+        Generation(oracle_fedkf.Generator, noise=oracle_fedkf.NOISE, lr=oracle_fedkf.BETA),
+    ]
+}
 
 
 @pytest.mark.parametrize("world", [WORLD, NORMED], ids=["plain", "batch norm"])
@@ -96,12 +104,7 @@ FEDKF: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("variant", FEDKF)
 def test_fedkf(variant: str, norm: bool) -> None:
     rules = oracle_fedkf.Rules(**FEDKF[variant])
-    more = {
-        "make_generator": oracle_fedkf.Generator,
-        "noise": oracle_fedkf.NOISE,
-        "generator_lr": oracle_fedkf.BETA,
-    }
-    world = networks(norm=norm, momentum=0.3, more=more)
+    world = networks(norm=norm, momentum=0.3, more=GENERATION)
     name = "fedkf-server" if rules.server_steps else "fedkf" if rules.oca else "fedkf-"
     kind = algorithms.get(name)
     options: dict[str, Any] = {
@@ -123,7 +126,6 @@ def test_fedkf(variant: str, norm: bool) -> None:
 
 def test_distillation_changes_what_a_client_learns() -> None:
     """So that the oracles above are not all FedAvg."""
-    more = {"make_generator": oracle_fedkf.Generator, "noise": oracle_fedkf.NOISE}
-    world = networks(more=more)
+    world = networks(more=GENERATION)
     plain, ours = run(world, fedkf.FedAvg()), run(world, fedkf.FedKF())
     assert (plain.models[1]["inner.weight"] - ours.models[1]["inner.weight"]).abs().max() > 1e-4

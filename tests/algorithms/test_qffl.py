@@ -46,6 +46,6 @@ def test_the_released_program_trains_whole_epochs_whatever_the_steps() -> None:
         x, y = torch.ones(10, 1), torch.zeros(10, dtype=torch.long)
         training = Training(batch_size=4, steps_per_epoch=1)
         task = Task(lambda: nn.Linear(1, 2), (1,), 2, training, Streams(0))
-        client = Client(0, 1, ClientData(x, y, x[:0], y[:0]), task, task.streams)
+        client = Client(0, 1, ClientData(x, y, x[:0], y[:0]), task)
         QFFL(own_epochs=own).local_update(client, Payload(weights=task.initial_weights))
         assert client.steps == steps
