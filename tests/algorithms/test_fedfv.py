@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 import torch
 from checks import Normed, is_fedavg
 from conftest import Settings
+from helpers import server, upload
 from numpy.typing import NDArray
 from oracle import agree
 from torch import nn, tensor
 from world import State, World, mean, networks, quadratics
 
 from fedkf.algorithms.fedfv import FedFV, external
+from fedkf.core.payload import Payload
 from fedkf.paper.operations import measure
 
 Vector = NDArray[np.float64]
@@ -84,11 +87,33 @@ def test_an_absent_clients_update_worked_out_by_hand() -> None:
     assert external(tensor([2.0, 1.0]), []).tolist() == [2.0, 1.0]
 
 
-def test_updates_that_undo_each_other_leave_the_mean() -> None:
-    """Both are projected to nothing: there is no direction, and no step is taken."""
-    updates = {0: tensor([1.0]).double(), 1: tensor([-3.0]).double()}
-    turned = FedFV(alpha=0.0).internal(updates, {0: 1.0, 1: 2.0})
-    assert [g.item() for g in turned.values()] == [0.0, 0.0]
+def test_updates_that_undo_each_other_leave_no_step() -> None:
+    """Both are projected to nothing: there is no direction, so the model stays where it is."""
+    uploads = [
+        upload(0, 1, [4.0], local_loss={"value": 1.0}),
+        upload(1, 1, [8.0], local_loss={"value": 2.0}),
+    ]
+    state = Payload(weights={"w": tensor([5.0])}, updates={}, rounds={})
+    here = server()
+    here.round = 1
+    assert FedFV(alpha=0.0).aggregate(here, state, uploads)["weights"]["w"].item() == 5.0
+    assert FedFV(alpha=1.0).aggregate(here, state, uploads)["weights"]["w"].item() == 6.0
+
+
+def test_the_length_of_the_mean_is_kept() -> None:
+    # w = (0, 0); updates (2, 0) and (−1, 1) of equal sizes: mean (½, ½). The first loses its part
+    # along the second: (2, 0) + (−1, 1) = (1, 1); the second its part along the first: (0, 1).
+    # Their mean (½, 1) is brought to the length of (½, ½).
+    uploads = [
+        upload(0, 1, [-2.0, 0.0], local_loss={"value": 1.0}),
+        upload(1, 1, [1.0, -1.0], local_loss={"value": 2.0}),
+    ]
+    state = Payload(weights={"w": tensor([0.0, 0.0])}, updates={}, rounds={})
+    here = server()
+    here.round = 1
+    new = FedFV(alpha=0.0).aggregate(here, state, uploads)["weights"]["w"]
+    scale = math.sqrt(0.5 / 1.25)
+    assert new.tolist() == pytest.approx([-0.5 * scale, -1.0 * scale])
 
 
 @pytest.mark.parametrize("model", [None, Normed])
