@@ -9,9 +9,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
-from oracle_servers import gathered_steps, with_buffers
+from oracle_servers import gathered_steps
 from torch import Tensor, nn
 from world import Batch, State, World, copy, mean
+
+
+def towards(w: State, average: State, share: float) -> State:
+    """A share of the way to the clients' mean, buffers included; integers are the mean's."""
+    return {
+        n: (1 - share) * w[n] + share * v if v.is_floating_point() else v
+        for n, v in average.items()
+    }
 
 
 def fedprox(world: World, mu: float) -> Iterator[State]:
@@ -44,8 +52,7 @@ def scaffold(world: World, lr: float) -> Iterator[State]:
             local.append(y)
         average, change = mean([1] * len(local), local), mean([1] * len(local), changes)
         c = {n: c[n] + len(active) / world.clients * change[n] for n in learned}
-        moved = {n: w[n] + lr * (average[n] - w[n]) for n in learned}
-        w = with_buffers(world, moved, [world.sizes[k] for k in active], local)
+        w = towards(w, average, lr)
         yield w
 
 
@@ -156,7 +163,7 @@ def pfedme(
     world: World, penalty: float, steps: int, rate: float, beta: float
 ) -> Iterator[tuple[State, dict[int, State]]]:
     """The global model and the personal ones."""
-    w, learned = world.w0, world.learned()
+    w = world.w0
     personal: dict[int, State] = {}
     for t, active in enumerate(world.active, 1):
         turn = partial(pfedme_round, world, w, t, penalty=penalty, steps=steps, rate=rate)
@@ -165,8 +172,7 @@ def pfedme(
             sent, personal[k] = turn(k)
             local.append(sent)
         average = mean([1] * len(local), local)
-        new = {n: (1 - beta) * w[n] + beta * average[n] for n in learned}
-        w = with_buffers(world, new, [world.sizes[k] for k in active], local)
+        w = towards(w, average, beta)
         yield w, dict(personal)
 
 

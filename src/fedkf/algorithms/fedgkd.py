@@ -31,7 +31,7 @@ class FedGKD(Algorithm):
         "text": dict(wait=False),
         "released": dict(wait=True),
     }
-    tiny: ClassVar[Mapping[str, Any]] = dict(buffer=2)
+    tiny: ClassVar[Mapping[str, Any]] = dict(buffer=2, wait=False)
 
     gamma: float = option(0.2, "γ, weight of the distillation, which counts half", at_least=0)
     buffer: int = option(5, "M, how many of the last global models teach", at_least=1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers
+from fedkf.core.algorithm import Algorithm, State, option
 from fedkf.core.arithmetic import combine
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload, weighted_mean
@@ -61,8 +61,9 @@ class PFedMe(Algorithm):
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         mean = weighted_mean((1, u["weights"]) for u in uploads)
-        new = combine(lambda m, w: w + self.beta * (m - w), mean, state["weights"])
-        return state.replace(weights=with_mean_buffers(server, uploads, new))
+        return state.replace(
+            weights=combine(lambda m, w: w + self.beta * (m - w), mean, state["weights"])
+        )
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
         """Also the client's personal model as it left it; the shared one before its first turn."""
