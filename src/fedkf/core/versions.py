@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedkf.core.errors import FedkfError
 from fedkf.core.payload import Payload
 
 
@@ -15,6 +14,9 @@ class Versions:
     A version exists for the run only once it is accepted; the one before it is deleted only after
     a checkpoint that names the new one has been committed. Any process can read and write.
     """
+
+    here = True
+    """Whether the files lie in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,14 +56,10 @@ class Versions:
     def restore(self, latest: Iterable[tuple[int, str]]) -> None:
         """Start from these accepted versions and delete every other file."""
         self.latest = dict(latest)
-        missing = {self.path(client, version).name for client, version in self.latest.items()}
+        kept = {self.path(client, version).name for client, version in self.latest.items()}
         for file in self.folder.iterdir():
-            if file.name in missing:
-                missing.remove(file.name)
-            else:
+            if file.name not in kept:
                 file.unlink()
-        if missing:
-            raise FedkfError(f"{self.folder} lacks {min(missing)}, which the checkpoint names")
 
     def keep_only(self, client: int, versions: Iterable[str]) -> None:
         """Delete the client's other files, which nobody can ask for again."""
@@ -73,6 +71,8 @@ class Versions:
 
 class RemoteVersions(Versions):
     """Which version each client holds, where the files themselves lie on the clients' own disks."""
+
+    here = False
 
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__(folder or Path.cwd())

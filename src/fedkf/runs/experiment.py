@@ -87,7 +87,7 @@ class Experiment:
                 raise
 
     def _begin(self, partition: Callable[[], bytes]) -> None:
-        self.saved = self.checkpoint.open()
+        self.saved = self.checkpoint.read()
         if self.saved is not None:
             self.origin = refuse_other_origin(self.run, self.origin)
             start = self.saved.payloads["start"]["weights"]
@@ -95,8 +95,12 @@ class Experiment:
                 raise UserError(
                     f"the model is not the one that the run in {self.run.path} began with"
                 )
+            self.run.check_rounds(self.saved.record)
             self.assembly = self.assembly.starting_from(start)
-        else:
+        # Only now is it known that the run can go on: nothing was changed before.
+        self.run.tidy()
+        self.checkpoint.tidy()
+        if self.saved is None:
             write_atomically(self.run / "partition.json", partition())
             people = self.assembly.population
             for text in untested(zip(people.names, people.test_sizes, strict=True)):
@@ -162,7 +166,7 @@ def execute(
             return result
     run = RunFolder(folder)
     with reporting_disk_errors(run.path), run.claimed(resume):
-        existing = run.config()
+        existing = run.config() if run.begun() else None
         if resume and not existing:
             say(f"nothing to resume in {run.path}: this is a new run")
         if existing and run.finished() and len(run.rounds()) >= config.federation.rounds:

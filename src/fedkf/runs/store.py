@@ -44,11 +44,12 @@ class RunFolder:
             self._take_lock()
         except (NotADirectoryError, FileExistsError):
             raise UserError(f"{self.path} is not a folder") from None
-        try:
-            self._tidy(resume)
-        except BaseException:
+        if self.begun() and not resume:
             self.release()
-            raise
+            raise UserError(
+                f"{self.path} already holds a run; resume it (--resume, in Python resume=True) or "
+                "choose another folder"
+            )
 
     @contextlib.contextmanager
     def claimed(self, resume: bool) -> Iterator[None]:
@@ -59,18 +60,11 @@ class RunFolder:
         finally:
             self.release()
 
-    def _tidy(self, resume: bool) -> None:
-        """Refuse a run that is not to be resumed; remove what a crash may have left."""
-        if self.begun() and not resume:
-            raise UserError(
-                f"{self.path} already holds a run; resume it (--resume, in Python resume=True) or "
-                "choose another folder"
-            )
+    def tidy(self) -> None:
+        """Remove what a crash may have left."""
         for folder in (self.path, self / "models"):
             for stray in folder.glob(".*.tmp"):
                 stray.unlink(missing_ok=True)
-        if not self.begun():
-            (self / "config.yaml").unlink(missing_ok=True)
 
     def _take_lock(self) -> None:
         # A POSIX lock: it dies with its process, and forked workers do not inherit it.
@@ -152,6 +146,13 @@ class RunFolder:
             except Damage:
                 break
         return found
+
+    def check_rounds(self, committed: Round) -> None:
+        """Refuse to go on where a round before the checkpoint's cannot be read any more."""
+        known = {record.round for record, _ in self._lines()}
+        lost = [number for number in range(1, committed.round) if number not in known]
+        if lost:
+            raise FedkfError(f"{self / 'rounds.jsonl'} is damaged: round {lost[0]} is not there")
 
     def repair_rounds(self, committed: Round | None) -> None:
         """Make rounds.jsonl end with the round that the checkpoint holds."""
