@@ -93,7 +93,6 @@ def damage(draw: Callable[[Any], Any], folder: Path, other: Path) -> str:
     return f"{name} {kind}"
 
 
-@pytest.mark.xfail(strict=True, reason="files are not yet checked before a run goes on")
 def test_a_damaged_run_is_resumed_exactly_or_left_alone(halves: Halves, tmp_path: Path) -> None:
     assert command(*resume(halves, halves.run, tmp_path / "sound")).code == 0
     assert model_bytes(tmp_path / "sound") == halves.models

@@ -330,5 +330,5 @@ def test_a_checkpoint_that_lost_a_file_is_told_and_not_guessed(
     fedkf.run(settings, out=tmp_path, rounds=2)
     victim = next((tmp_path / "checkpoint" / "slots-overall").iterdir())
     victim.unlink()
-    with pytest.raises(FedkfError, match=f"lacks {victim.name}, which the checkpoint names"):
+    with pytest.raises(FedkfError, match=f"{victim.name} is missing, which the checkpoint names"):
         fedkf.run(settings, out=tmp_path, rounds=3, resume=True)

@@ -13,6 +13,7 @@ import typer
 from fedkf import __version__
 from fedkf.cli import (
     algorithms,
+    check,
     config,
     coordinator,
     dashboard,
@@ -52,6 +53,7 @@ COMMANDS = (
     config.config,
     algorithms.algorithms,
     partition.partition,
+    check.check,
     evaluate.evaluate,
     personalize.personalize,
     export.export,

@@ -14,9 +14,11 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Weights, write_atomically
 from fedkf.core.records import Round, Summary, best_round
 from fedkf.metrics import METRICS
+from fedkf.runs.manifest import digest
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, model_factory
 from fedkf.runs.store import RunFolder
+from fedkf.runs.trained import read_card, read_weights
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,11 +70,11 @@ class Result:
 
 def read_result(run: RunFolder, config: Config, given: Objects) -> Result:
     """The result that a finished run's folder holds."""
-    from safetensors.torch import load_file
-
-    about = run.read_json("models/model.json")
-    weights = {p.stem: load_file(p) for p in sorted((run / "models").glob("*.safetensors"))}
-    make = model_factory(config, tuple(about["shape"]), len(about["class_names"]), given.model)
+    run.read_record("summary.json", Summary.read)
+    card = read_card(run / "models")
+    paths = sorted((run / "models").glob("*.safetensors"))
+    weights = {path.stem: read_weights(path, card) for path in paths}
+    make = model_factory(config, tuple(card["shape"]), len(card["class_names"]), given.model)
     return Result(run.path, run.rounds(), run.read_json("summary.json"), weights, make)
 
 
@@ -81,10 +83,13 @@ def write_models(run: RunFolder, readouts: dict[str, Weights], about: dict[str, 
     from safetensors.torch import save
 
     (run / "models").mkdir(exist_ok=True)
+    digests = {}
     for name, weights in readouts.items():
         tensors = {k: tensor.detach().cpu().clone().contiguous() for k, tensor in weights.items()}
-        write_atomically(run / "models" / f"{name}.safetensors", save(tensors))
-    run.write_json("models/model.json", about)
+        content = save(tensors)
+        digests[f"{name}.safetensors"] = digest(content)
+        write_atomically(run / "models" / f"{name}.safetensors", content)
+    run.write_json("models/model.json", {**about, "sha256": digests})
 
 
 def summarise(rounds: list[Round], config: Config, algorithm: Algorithm, ledger: Ledger) -> Summary:

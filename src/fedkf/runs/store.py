@@ -8,9 +8,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -22,6 +22,7 @@ from fedkf.core.shapes import Damage, parse_json
 from fedkf.runs.config import parse, parse_yaml, to_yaml
 from fedkf.runs.schema import Config
 
+Value = TypeVar("Value")
 _held: set[Path] = set()
 
 
@@ -177,11 +178,15 @@ class RunFolder:
         write_atomically(self / name, (json.dumps(content, indent=2) + "\n").encode())
 
     def read_json(self, name: str) -> Any:
+        return self.read_record(name, lambda content: content)
+
+    def read_record(self, name: str, read: Callable[[object], Value]) -> Value:
+        """What a JSON file holds, as its record; a file that does not fit is named."""
         try:
-            return json.loads((self / name).read_bytes())
+            return read(parse_json((self / name).read_bytes()))
         except FileNotFoundError:
             raise UserError(f"{self.path} holds no {name}") from None
-        except ValueError as error:
+        except (Damage, OSError) as error:
             raise FedkfError(f"{self / name} is damaged: {error}") from None
 
     def finished(self) -> bool:

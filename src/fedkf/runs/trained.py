@@ -13,8 +13,22 @@ from torch import nn
 from fedkf import models
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.normalisation import normalise
-from fedkf.core.payload import write_atomically
+from fedkf.core.payload import Weights, write_atomically
+from fedkf.core.shapes import (
+    Damage,
+    Kind,
+    finite,
+    many,
+    mapping,
+    maybe,
+    named,
+    parse_json,
+    take,
+    text,
+    whole,
+)
 from fedkf.data.federated import resize
+from fedkf.runs.manifest import digest
 from fedkf.runs.schema import Config
 
 if TYPE_CHECKING:
@@ -32,13 +46,52 @@ def card(config: Config, data: Population) -> dict[str, Any]:
     }
 
 
+def read_card(folder: Path) -> dict[str, Any]:
+    """What `card` says of the models in a folder, checked."""
+    path = folder / "model.json"
+    try:
+        content = mapping(parse_json(path.read_bytes()))
+        for name, kind in CARD.items():
+            if name in content or name != "sha256":
+                take(content, name, kind)
+    except (OSError, Damage) as error:
+        raise FedkfError(f"{path} is damaged: {error}") from None
+    return content
+
+
+CARD: dict[str, Kind[Any]] = {
+    "model": text,
+    "shape": many(whole),
+    "class_names": many(text),
+    "mean": maybe(many(finite)),
+    "std": maybe(many(finite)),
+    "sha256": named(text),
+}
+
+
+def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
+    """A model's tensors, if the file is what the run had written."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    wanted = card.get("sha256", {}).get(path.name)
+    try:
+        content = path.read_bytes()
+        if wanted is not None and digest(content) != wanted:
+            raise FedkfError(f"{path} is damaged: it is not what the run had written")
+        weights: Weights = load(content)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise FedkfError(f"{path} is damaged: {error}") from None
+    return weights
+
+
 class Trained(nn.Module):
     """Takes inputs as they come (images N×C×H×W in [0, 1], of any size) and returns logits."""
 
     def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:
         super().__init__()
         self.model = model
-        self.about = dict(about)
+        self.about = {key: value for key, value in about.items() if key != "sha256"}
         self.shape = tuple(about["shape"])
         self.class_names = list(about["class_names"])
         self.eval()
@@ -71,9 +124,6 @@ def load(
 
     `model` is the factory, for a run whose model was given to `fedkf.run` as a function.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     folder = Path(run)
     if (folder / "config.yaml").exists() and not (folder / "summary.json").exists():
         raise UserError(f"the run in {run} is not finished; resume it first")
@@ -81,10 +131,7 @@ def load(
         folder = folder / "models"
     if not (folder / "model.json").exists():
         raise UserError(f"{run} is neither a finished run nor an exported model")
-    try:
-        about = json.loads((folder / "model.json").read_text())
-    except ValueError:
-        raise FedkfError(f"{folder / 'model.json'} is damaged") from None
+    about = read_card(folder)
     found = [p.stem for p in sorted(folder.glob("*.safetensors"))]
     if readout not in found:
         raise UserError(f"{run} has no readout {readout!r}; {nearest(readout, found)}")
@@ -98,8 +145,8 @@ def load(
     offered = {"shape": tuple(about["shape"]), "classes": classes, "num_classes": classes}
     module = models.build("model.name", factory, offered)
     try:
-        module.load_state_dict(load_file(folder / f"{readout}.safetensors"))
-    except (RuntimeError, OSError, SafetensorError) as error:
+        module.load_state_dict(read_weights(folder / f"{readout}.safetensors", about))
+    except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"the weights in {folder} do not fit the model: {reason}") from None
     return Trained(module, about)
