@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -74,7 +75,10 @@ class Curious(fedkf.FedAvg):
 
 @dataclass(frozen=True)
 class Declared(Curious):
-    client_steps: ClassVar[tuple[str, ...]] = (*fedkf.FedAvg.client_steps, "peek")
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **fedkf.FedAvg.client_steps,
+        "peek": (),
+    }
 
 
 @pytest.mark.parametrize("workers", [0, 1])

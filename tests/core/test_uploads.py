@@ -14,8 +14,9 @@ from fedkf.core.federation import Federation, Schedule
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.core.records import Round
-from fedkf.core.server import Accept, Channel, Engine, Server, Storage, miscounted
+from fedkf.core.server import Accept, Channel, Engine, Server, Storage
 from fedkf.core.task import Task, Training
+from fedkf.core.uploads import miscounted
 from fedkf.core.versions import RemoteVersions
 
 Change = Callable[[Payload], Payload]

@@ -6,6 +6,7 @@ and trains the layers after the features on them. The readout OCA stays as it is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,7 +38,10 @@ class CCVR(Algorithm):
 
     name: ClassVar[str] = "ccvr"
     discloses: ClassVar[tuple[str, ...]] = ("label_counts", "feature_statistics")
-    client_steps: ClassVar[tuple[str, ...]] = (*Algorithm.client_steps, "describe")
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Algorithm.client_steps,
+        "describe": ("label_counts", "feature_statistics"),
+    }
     uses_features: ClassVar[bool] = True
     tiny: ClassVar[Mapping[str, Any]] = dict(virtual=2, epochs=1)
 
@@ -57,6 +61,20 @@ class CCVR(Algorithm):
         with server.own_work("calibration") as random:
             calibrated = self.calibrate(server.task, weights, gaussians(uploads), random)
         return {**readouts, "aca": calibrated}
+
+    def fault(self, server: Server, step: str, upload: Payload) -> str:
+        if step != "describe":
+            return ""
+        counts, statistics = upload.numbers["label_counts"], upload["feature_statistics"]
+        size = math.prod(feature_shape(server.task))
+        known = {str(label) for label in range(server.task.classes)}
+        for label, count in counts.items():
+            mean, spread = (statistics.get(f"{k}-{label}") for k in ("mean", "covariance"))
+            fits = mean is not None and list(mean.shape) == [size]
+            fits &= spread is not None and list(spread.shape) == [size, size]
+            if label not in known or count < 1 or not fits:
+                return f"its statistics of class {label} cannot be used"
+        return ""
 
     def describe(self, client: Client, down: Payload) -> Payload:
         """Count, mean and covariance of the features of each class that the client holds."""

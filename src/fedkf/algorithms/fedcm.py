@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +23,10 @@ class FedCM(Algorithm):
     """Local steps go down α g + (1 − α) Δ; Δ ← Σ p_k (w − w_k) / (η τ_k), τ_k the steps taken."""
 
     name: ClassVar[str] = "fedcm"
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Algorithm.client_steps,
+        "local_update": ("weights", "steps/count"),
+    }
     alpha: float = option(
         0.1, "α, what the client's own gradient counts; 1 gives FedAvg", above=0, at_most=1
     )

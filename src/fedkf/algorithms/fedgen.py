@@ -38,6 +38,10 @@ class FedGen(Algorithm):
 
     name: ClassVar[str] = "fedgen"
     discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Algorithm.client_steps,
+        "local_update": ("weights", "label_counts/count"),
+    }
     uses_features: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "text": dict(

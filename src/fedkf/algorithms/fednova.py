@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,6 +21,10 @@ class FedNova(Algorithm):
     """w ← w − (Σ p_k τ_k) Σ p_k (w − w_k) / τ_k, with τ_k the norm of the steps' weights."""
 
     name: ClassVar[str] = "fednova"
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Algorithm.client_steps,
+        "local_update": ("weights", "steps/count"),
+    }
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         upload = super().local_update(client, down)

@@ -5,7 +5,7 @@ The previous local model is the client's own and never leaves it; before its fir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -30,6 +30,10 @@ class MOON(Algorithm):
     """F_k(w) + μ ℓ_con, with features z of the model, the global model and the previous one."""
 
     name: ClassVar[str] = "moon"
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Algorithm.client_steps,
+        "local_update": ("weights", "head"),
+    }
     uses_features: ClassVar[bool] = True
     mu: float = option(1.0, "weight of the contrastive loss", at_least=0)
     temperature: float = option(0.5, "τ of the contrastive loss", above=0)

@@ -29,6 +29,10 @@ class QFFL(Algorithm):
     name: ClassVar[str] = "qffl"
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Algorithm.client_steps,
+        "local_update": ("weights", "local_loss/value"),
+    }
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "text": dict(own_epochs=False),
         "released": dict(own_epochs=True),

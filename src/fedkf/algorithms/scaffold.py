@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +23,10 @@ class Scaffold(Algorithm):
     """Local steps go down g − c_k + c; clients count alike, as in the paper's Algorithm 1."""
 
     name: ClassVar[str] = "scaffold"
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Algorithm.client_steps,
+        "local_update": ("weights", "control"),
+    }
     server_lr: float = option(1.0, "learning rate of the server", above=0)
 
     def start(self, server: Server) -> State:

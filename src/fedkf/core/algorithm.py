@@ -49,8 +49,12 @@ class Algorithm:
     needs_proxy_data: ClassVar[bool] = False
     discloses: ClassVar[tuple[str, ...]] = ()
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
-    client_steps: ClassVar[tuple[str, ...]] = ("local_update", "evaluate")
-    """The methods that a server may ask clients to run; a call of any other is refused."""
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "local_update": ("weights",),
+        "evaluate": ("monitoring",),
+    }
+    """The methods that clients may be asked for, and what each one's upload must hold: names of
+    groups, or `group/entry`. A client refuses any other method, the server any other upload."""
     shared_model: ClassVar[bool] = True
     """Ends in one model for all; False where every client is judged by a model of its own."""
     uses_generator: ClassVar[bool] = False
@@ -94,6 +98,10 @@ class Algorithm:
     def finish(self, server: Server, readouts: dict[str, Weights]) -> dict[str, Weights]:
         """A last change to the readouts after training."""
         return readouts
+
+    def fault(self, server: Server, step: str, upload: Payload) -> str:
+        """Why an upload that is well-formed cannot be used after all; nothing if it can."""
+        return ""
 
     # -- on a client ----------------------------------------------------------------------------
 

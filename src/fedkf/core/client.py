@@ -17,14 +17,13 @@ from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream
 from fedkf.core.samples import Samples, Sampling
 from fedkf.core.task import Task, Training, copy_of
+from fedkf.core.uploads import ALWAYS_DISCLOSED
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedkf.core.algorithm import Algorithm
     from fedkf.core.versions import Versions
-
-ALWAYS_DISCLOSED = ("weights", "sizes", "monitoring")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,15 +20,13 @@ from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream
 from fedkf.core.records import Refused
 from fedkf.core.task import Task
+from fedkf.core.uploads import fault, miscounted, missing
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fedkf.core.algorithm import Algorithm
     from fedkf.core.versions import Versions
-
-
-MOST_SAMPLES = 2**40
-"""More than any client has."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +83,8 @@ class Channel:
     """The way to the clients: what carries payloads, how they are encoded, where they count."""
 
     engine: Engine
+    algorithm: Algorithm | None = None
+    """Says what each step's upload must hold."""
     codec: Codec = field(default_factory=Codec)
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -227,12 +226,20 @@ class Server:
         self.channel.ledger.up(upload, training)
         try:
             upload = self.channel.codec.decode_up(upload, sent)
-            reason = fault(upload, sent)
-            if not training:
-                reason = reason or miscounted(upload, sent)
+            reason = self._faults(upload, sent, reply.call.step)
         except Exception as error:  # it may hold anything
             reason = f"it cannot be decoded ({type(error).__name__}: {error})"
         return upload, reason
+
+    def _faults(self, upload: Payload, sent: Payload, step: str) -> str:
+        algorithm = self.channel.algorithm
+        reason = fault(upload, sent, self.task.classes)
+        if step == "evaluate":
+            return reason or miscounted(upload, sent)
+        if algorithm is not None:
+            reason = missing(upload, algorithm, step) or reason
+            reason = reason or algorithm.fault(self, step, upload)
+        return reason
 
     def _require(self, usable: int, asked: int) -> None:
         if usable < min(self._min_clients, asked):
@@ -241,38 +248,3 @@ class Server:
                 f"round {self.round} has {usable} usable uploads of {asked}, "
                 f"and {self._min_clients} are needed ({reasons})"
             )
-
-
-def fault(upload: Payload, down: Payload) -> str:
-    """Why an upload cannot be used, or nothing. Weights must match those sent by the same name."""
-    for group, kind in upload.kinds.items():
-        if group not in down or not kind == down.kinds[group] == "weights":
-            continue
-        sent, got = down[group], upload[group]
-        if missing := sorted(sent.keys() - got.keys()):
-            return f"{group} lack {missing[0]!r}"
-        if extra := sorted(got.keys() - sent.keys()):
-            return f"{group} have {extra[0]!r}, which the model does not"
-        for name, tensor in sent.items():
-            if got[name].shape != tensor.shape:
-                return f"{name!r} has shape {list(got[name].shape)}, not {list(tensor.shape)}"
-            if got[name].dtype != tensor.dtype:
-                return f"{name!r} is {got[name].dtype}, not {tensor.dtype}"
-    for group in upload:
-        if group != "monitoring" and not all(map(math.isfinite, upload.numbers[group].values())):
-            return f"{group} holds NaN or infinite numbers"
-        for name, tensor in upload[group].items():
-            if tensor.is_floating_point() and not tensor.isfinite().all():
-                return f"{group} {name!r} holds NaN or infinite values"
-    return ""
-
-
-def miscounted(upload: Payload, down: Payload) -> str:
-    """Why an evaluation's counts cannot be used, or nothing."""
-    counts = upload.numbers.get("monitoring", {})
-    if missing := sorted({"tested", *down} - counts.keys()):
-        return f"it does not count {missing[0]!r}"
-    for name, count in counts.items():
-        if type(count) is not int or not 0 <= count <= counts["tested"] <= MOST_SAMPLES:
-            return f"{name!r} is {count!r}, which is no count of its test samples"
-    return ""

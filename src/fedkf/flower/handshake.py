@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from fedkf.core.errors import FedkfError, printable
-from fedkf.core.server import MOST_SAMPLES
+from fedkf.core.uploads import MOST_SAMPLES
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Source
 from fedkf.flower.carrier import MARGIN, Grid

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, NoReturn
 import torch
 from pydantic import AfterValidator, Field, ValidationError
 
-from fedkf.core.client import ALWAYS_DISCLOSED, Call, Reply
+from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
+from fedkf.core.uploads import ALWAYS_DISCLOSED
 from fedkf.core.versions import Versions
 from fedkf.data import sources
 from fedkf.data.federated import FederatedData

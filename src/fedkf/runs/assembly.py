@@ -89,7 +89,7 @@ class Assembly:
     def server(self, engine: Engine, storage: Storage) -> Server:
         """The server of a new run."""
         least = self.config.federation.min_clients
-        channel = Channel(engine, self.codec)
+        channel = Channel(engine, self.algorithm, self.codec)
         return Server(self.task, self.population.sizes, channel, storage, least, self.proxy)
 
     def federation(

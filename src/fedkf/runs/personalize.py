@@ -34,7 +34,7 @@ class Personal(FedProx):
     """Local training once more, for the client's own sake; without the proximal term μ is 0."""
 
     name: ClassVar[str] = "personalize"
-    client_steps: ClassVar[tuple[str, ...]] = ("personalize",)
+    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {"personalize": ("monitoring",)}
 
     def personalize(self, client: Client, down: Payload) -> Payload:
         x, y = client.data.test_images, client.data.test_labels

@@ -19,7 +19,8 @@ from fedkf.core.federation import Observer
 from fedkf.core.payload import write_atomically
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage, parse_json
-from fedkf.runs.config import parse, parse_yaml, to_yaml
+from fedkf.runs.config import parse, to_yaml
+from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import Config
 
 Value = TypeVar("Value")
@@ -120,7 +121,7 @@ class RunFolder:
         path = self / "config.yaml"
         if not path.exists():
             return {}
-        content = parse_yaml(path.read_text("utf-8"), str(path))
+        content = read_yaml(path)
         if not isinstance(content, dict):
             raise FedkfError(f"{path} is damaged")
         return content

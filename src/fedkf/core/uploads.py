@@ -1,0 +1,106 @@
+"""Uploads: what a client may send up, and why one cannot be used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedkf.core.payload import Payload
+
+if TYPE_CHECKING:
+    from fedkf.core.algorithm import Algorithm
+
+ALWAYS_DISCLOSED = ("weights", "sizes", "monitoring")
+"""Kinds that any client sends, whatever the algorithm."""
+MOST_SAMPLES = 2**40
+"""More than any client has."""
+LARGEST = 1e15
+"""No weight, loss or statistic is that large."""
+
+
+def missing(upload: Payload, algorithm: Algorithm, step: str) -> str:
+    """What the algorithm needs of the step's upload and does not find, or what it must not hold."""
+    for name in algorithm.client_steps.get(step, ()):
+        group, _, entry = name.partition("/")
+        if group not in upload:
+            return f"it lacks {group}"
+        if entry and entry not in upload[group] and entry not in upload.numbers[group]:
+            return f"it lacks {entry!r} of {group}"
+    allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses}
+    for group, kind in upload.kinds.items():
+        if kind not in allowed:
+            return f"{group} is of the kind {kind!r}, which {algorithm.name} does not ask for"
+    return ""
+
+
+def fault(upload: Payload, down: Payload, classes: int | None = None) -> str:
+    """Why an upload cannot be used, or nothing. Weights must match those sent by the same name."""
+    for group, kind in upload.kinds.items():
+        if group not in down or down.kinds[group] != "weights":
+            continue
+        if kind != "weights":
+            return f"{group} is of the kind {kind!r}, not weights"
+        if reason := mismatch(group, upload, down):
+            return reason
+    return next(implausible(upload, classes), "")
+
+
+def mismatch(group: str, upload: Payload, down: Payload) -> str:
+    """In what a group differs from the one of its name that was sent, but for its values."""
+    sent, got = down[group], upload[group]
+    if absent := sorted(sent.keys() - got.keys()):
+        return f"{group} lack {absent[0]!r}"
+    if extra := sorted(got.keys() - sent.keys()):
+        return f"{group} have {extra[0]!r}, which the model does not"
+    for name, tensor in sent.items():
+        if got[name].shape != tensor.shape:
+            return f"{name!r} has shape {list(got[name].shape)}, not {list(tensor.shape)}"
+        if got[name].dtype != tensor.dtype:
+            return f"{name!r} is {got[name].dtype}, not {tensor.dtype}"
+    return ""
+
+
+def implausible(upload: Payload, classes: int | None) -> Iterator[str]:
+    """Values that nothing honest has."""
+    for group, kind in upload.kinds.items():
+        if kind == "monitoring":  # nothing depends on it; what has no mean is left out
+            continue
+        for name, number in upload.numbers[group].items():
+            if not math.isfinite(number) or abs(number) > LARGEST:
+                yield f"{group} holds NaN or infinite numbers, or absurd ones"
+            if kind in RULES and not RULES[kind](number):
+                yield f"{name!r} of {group} is {number!r}, which cannot be"
+        for name, tensor in upload[group].items():
+            if tensor.is_complex():
+                yield f"{group} {name!r} holds complex numbers"
+            if tensor.is_floating_point() and not (tensor.abs() <= LARGEST).all():
+                yield f"{group} {name!r} holds NaN or infinite values, or absurd ones"
+            if kind == "label_counts" and not countable(tensor, classes):
+                yield f"{group} {name!r} is no count of samples per class"
+
+
+RULES: dict[str, Callable[[float], bool]] = {
+    "sizes": lambda number: type(number) is int and 1 <= number <= MOST_SAMPLES,
+    "label_counts": lambda number: type(number) is int and 0 <= number <= MOST_SAMPLES,
+    "local_loss": lambda number: abs(number) <= 1e9,
+}
+"""What the numbers of a kind may be."""
+
+
+def countable(tensor: torch.Tensor, classes: int | None) -> bool:
+    shaped = classes is None or list(tensor.shape) == [classes]
+    return shaped and bool((tensor >= 0).all() and (tensor <= MOST_SAMPLES).all())
+
+
+def miscounted(upload: Payload, down: Payload) -> str:
+    """Why an evaluation's counts cannot be used, or nothing."""
+    counts = upload.numbers.get("monitoring", {})
+    if absent := sorted({"tested", *down} - counts.keys()):
+        return f"it does not count {absent[0]!r}"
+    for name, count in counts.items():
+        if type(count) is not int or not 0 <= count <= counts["tested"] <= MOST_SAMPLES:
+            return f"{name!r} is {count!r}, which is no count of its test samples"
+    return ""
