@@ -16,8 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import shown
-from fedkf.runs.documents import parse_yaml
-from fedkf.runs.documents import read_yaml
+from fedkf.runs.documents import parse_yaml, read_yaml
 from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Config
 
 if TYPE_CHECKING:
