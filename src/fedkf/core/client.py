@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fedkf.core.codec import Codec
-from fedkf.core.errors import UserError, disk_error
+from fedkf.core.errors import FedkfError, UserError, disk_error
 from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream
 from fedkf.core.samples import Samples, Sampling
+from fedkf.core.signals import ENDINGS, watched_signals
 from fedkf.core.task import Task, Training, copy_of
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 
@@ -223,21 +224,7 @@ class ClientHost:
                 f"are {', '.join(self.algorithm.client_steps)}"
             )
         state = None if call.start is None else self.states.load(call.client, call.start)
-        try:
-            client = Client(call.client, call.round, self.data(call.client), self.task, state)
-            down = wire if call.step == "evaluate" else self.codec.decode_down(wire)
-            seed = self.task.streams.integer(f"global {call.step}", call.round, call.client)
-            with GlobalStream(seed, self.task.device).active():
-                upload: Payload = getattr(self.algorithm, call.step)(client, down)
-            if not isinstance(upload, Payload):
-                kind = type(upload).__name__
-                raise TypeError(f"{call.step} returned {kind}, not a Payload")
-            refuse_undeclared(self.algorithm, upload)
-            upload = self.codec.encode_up(upload, down)
-        except UserError:
-            raise
-        except Exception as error:
-            raise StepFailed(call, error) from error
+        client, upload = self._run(call, wire, state)
         wrote = client.state is not None and client.state is not state
         if wrote and client.state is not None:
             try:
@@ -246,8 +233,37 @@ class ClientHost:
                 raise disk_error(error, self.states.folder) or error from error
         return Reply(call, upload, wrote)
 
+    def _run(self, call: Call, wire: Payload, state: Payload | None) -> tuple[Client, Payload]:
+        with watched_signals() as signals:
+            try:
+                client = Client(call.client, call.round, self.data(call.client), self.task, state)
+                down = wire if call.step == "evaluate" else self.codec.decode_down(wire)
+                seed = self.task.streams.integer(f"global {call.step}", call.round, call.client)
+                with GlobalStream(seed, self.task.device).active():
+                    upload: Payload = getattr(self.algorithm, call.step)(client, down)
+                if not isinstance(upload, Payload):
+                    kind = type(upload).__name__
+                    raise TypeError(f"{call.step} returned {kind}, not a Payload")
+                refuse_undeclared(self.algorithm, upload)
+                return client, self.codec.encode_up(upload, down)
+            except UserError:
+                raise
+            except (Exception, *ENDINGS) as error:
+                if error in signals:
+                    raise
+                raise StepFailed(call, error) from error
+
     def count(self, clients: Sequence[int], readouts: Payload) -> Payload:
         """How many test samples of each client each readout classifies correctly, in one pass."""
+        with watched_signals() as signals:
+            try:
+                return self._count(clients, readouts)
+            except ENDINGS as error:
+                if error in signals:
+                    raise
+                raise FedkfError(f"evaluation failed: {in_a_line(error)}") from error
+
+    def _count(self, clients: Sequence[int], readouts: Payload) -> Payload:
         parts = [self.data(k) for k in clients]
         images = torch.cat([part.test_images for part in parts])
         labels = torch.cat([part.test_labels for part in parts])
@@ -263,9 +279,13 @@ class ClientHost:
 class StepFailed(Exception):
     """A client's step raised something."""
 
-    def __init__(self, call: Call, cause: Exception) -> None:
-        self.reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+    def __init__(self, call: Call, cause: BaseException) -> None:
+        self.reason = in_a_line(cause)
         super().__init__(f"client {call.client}, {call.step} in round {call.round}: {self.reason}")
+
+
+def in_a_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 class Undeclared(Exception):

@@ -16,7 +16,8 @@ class EngineSettings:
     address: str | None = None
     """Of a cluster that runs already, for engines that know one."""
     timeout: float | None = None
-    """Seconds after which an exchange goes on without those who have not answered."""
+    """Seconds after which an exchange goes on without those who have not answered; where clients
+    wait for their turn, each has so many from when it begins."""
     need: int = 1
     """Usable uploads that an exchange must have."""
     say: Callable[[str], None] = lambda text: None

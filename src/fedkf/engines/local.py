@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,12 +25,28 @@ from fedkf.engines.worker import Job, Worker, describe, receive
 
 
 def local_engine(host: ClientHost, population: Population, settings: EngineSettings) -> Engine:
-    """Worker processes on this machine or, if there are to be none, the calling process."""
+    """Worker processes on this machine or, if there are to be none, the calling process.
+
+    A client that hangs can be ended only where its process is not this one, so that a timeout takes
+    one worker at least.
+    """
     if host.task.device == "cpu":
         host.data(0)  # laid out once, before forking: workers share its pages
-    if not settings.workers:
-        return InProcessEngine(host, population, settings.threads)
-    return LocalEngine(host, population, settings)
+    if settings.workers:
+        return LocalEngine(host, population, settings)
+    if settings.timeout is not None:
+        if hasattr(os, "fork"):
+            return LocalEngine(host, population, replace(settings, workers=1))
+        settings.say("federation.round_timeout has no effect: no worker processes on this system")
+    return InProcessEngine(host, population, settings.threads)
+
+
+class Assignment(NamedTuple):
+    """Who does what, and since when."""
+
+    worker: Worker
+    job: Job
+    began: float
 
 
 class LocalEngine:
@@ -44,6 +62,7 @@ class LocalEngine:
         # The first optimizer of a process imports a second's worth of PyTorch: once is enough.
         torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
         self._workers: list[Worker] = []
+        self._busy: dict[Connection, Assignment] = {}
         try:
             for index in range(settings.workers):
                 self._workers.append(self._start_worker(index))
@@ -96,30 +115,29 @@ class LocalEngine:
         """Give every idle worker the next job; results come as they finish.
 
         A worker that dies is replaced and its job done once more; if that dies too, the job failed.
+        One that takes too long for a client's step is ended, and the step has failed at once.
         """
         number, content = next(self._numbers), down.to_bytes()
         queue, tries = deque(jobs), {id(job): 0 for job in jobs}
-        busy: dict[Connection, tuple[Worker, Job]] = {}
+        busy = self._busy = {}
         while queue or busy:
             for worker in self._workers:
                 if queue and worker.connection not in busy:
                     job = queue.popleft()
                     tries[id(job)] += 1
-                    busy[worker.connection] = (worker, job)
+                    busy[worker.connection] = Assignment(worker, job, time.monotonic())
                     with contextlib.suppress(OSError):  # a dead worker is met below
                         worker.give(job, number, content)
-            for connection in wait(list(busy)):
+            for connection in wait(list(busy), self._patience()):
                 assert isinstance(connection, Connection)
-                worker, job = busy[connection]
+                worker, job, _ = busy[connection]
                 try:
                     header, payload = receive(connection)
                     if header["number"] != number:
                         continue  # of an exchange that was given up
                     del busy[connection]
                 except (EOFError, OSError):
-                    del busy[connection]
-                    cause = worker.end()
-                    self._workers[worker.index] = self._start_worker(worker.index)
+                    cause = self._replace(worker)
                     what = describe(job)
                     if tries[id(job)] == 1:
                         self.settings.say(
@@ -133,3 +151,31 @@ class LocalEngine:
                     kind = UserError if header["stop"] == "user" else FedkfError
                     raise kind(header["error"])
                 yield job, header, payload
+            for worker, job in self._overdue():
+                self._replace(worker)
+                yield job, {"error": f"no answer within {self.settings.timeout:g} s"}, b""
+
+    def _replace(self, worker: Worker) -> str:
+        """End a worker and start another in its place; how it ended."""
+        self._busy.pop(worker.connection, None)
+        cause = worker.end()
+        self._workers[worker.index] = self._start_worker(worker.index)
+        return cause
+
+    def _patience(self) -> float | None:
+        """Seconds until the next client's time is up, if any has a limit."""
+        if self.settings.timeout is None:
+            return None
+        steps = [a.began for a in self._busy.values() if a.job["do"] == "step"]
+        return max(0.0, min(steps) + self.settings.timeout - time.monotonic()) if steps else None
+
+    def _overdue(self) -> list[tuple[Worker, Job]]:
+        """Clients whose time is up, and who has not answered by now."""
+        if self.settings.timeout is None:
+            return []
+        latest = time.monotonic() - self.settings.timeout
+        return [
+            (a.worker, a.job)
+            for connection, a in self._busy.items()
+            if a.job["do"] == "step" and a.began <= latest and not connection.poll()
+        ]
