@@ -132,10 +132,10 @@ class Ensemble:
 
     def discrepancy(self, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """L_md: Σ_k α_k,y KL(w_k ‖ w), averaged over the batch."""
-        log = torch.nn.functional.kl_div
+        divergence = torch.nn.functional.kl_div
         ours = logits.log_softmax(1)
         theirs = [model(x).log_softmax(1) for model in self.models]
-        parts = [log(ours, t, reduction="none", log_target=True).sum(1) for t in theirs]
+        parts = [divergence(ours, t, reduction="none", log_target=True).sum(1) for t in theirs]
         return self.weigh(y, parts).mean()
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
