@@ -14,6 +14,7 @@ from fedkf.core.federation import Observer
 from fedkf.core.records import Round
 from fedkf.data.datasets import from_object
 from fedkf.data.proxy import from_object as from_unlabelled
+from fedkf.data.source import Source
 from fedkf.runs import config as configuration
 from fedkf.runs.experiment import execute
 from fedkf.runs.result import Result
@@ -55,63 +56,67 @@ def run(
     >>> sorted(result.models)
     ['aca', 'oca']
     """
-    source = None
-    if clients is not None and not isinstance(clients, int | Mapping):
-        raise UserError(
-            f"clients is a {type(clients).__name__}; it must be a number, or map names to Datasets"
-        )
-    if isinstance(clients, Mapping) and dataset is not None:
-        raise UserError("give clients={name: Dataset, …} or dataset=…, not both")
-    if isinstance(clients, Mapping):
-        source = from_object(clients)
-    elif dataset is not None:
-        source = from_object(dataset, "dataset")
-    if source is not None and config is None:
-        config = {}
     check_types(algorithm, model, generator, on_round)
     for observer in observers:
         if not isinstance(observer, Observer):
             raise UserError(f"observers holds {observer!r}; it must hold fedkf.Observer objects")
-    if isinstance(config, Mapping):
-        content = plain(config)
-    else:
-        content, _ = configuration.read(config)
+    source = given_source(clients, dataset)
+    content = settings_of({} if source is not None and config is None else config)
     if algorithm is None:
         chosen = content.get("algorithm") or {}
         named = chosen.get("name", "fedkf") if isinstance(chosen, Mapping) else chosen
         algorithm = str(overrides.pop("algorithm.name", named))
     kind = algorithms.get(algorithm) if isinstance(algorithm, str) else type(algorithm)
-    flat = {**dotted(overrides, kind), **chosen_keys(algorithm)}
+    unlabelled = proxy is not None and not isinstance(proxy, str | int | float)
+    stand_in = from_unlabelled(proxy) if unlabelled else None
+    flat = {
+        **dotted(overrides, kind),
+        **chosen_keys(algorithm),
+        **object_keys(model, generator),
+        **({"data.clients": clients} if isinstance(clients, int) else {}),
+        **({"data.source": "python"} if source is not None else {}),
+        **({} if proxy is None else {"data.proxy": "python" if unlabelled else proxy}),
+    }
+    resolved = configuration.resolve(content, flat, kind)
+    folder = out if out is not None else resolved.output.dir
+    own = kind.create(resolved.algorithm.model_dump(exclude={"name"}))
+    make, generate = (made if callable(made) else None for made in (model, generator))
+    given = Objects(own, make, generate, source, stand_in)
+    path = Path(folder) if folder is not None else None
+    return execute(resolved, path, resume, [OnRound(on_round), *observers], given=given)
+
+
+def given_source(clients: int | Mapping[str, Any] | None, dataset: Any) -> Source | None:
+    """The samples that were given as objects, if any were."""
+    if clients is not None and not isinstance(clients, int | Mapping):
+        raise UserError(
+            f"clients is a {type(clients).__name__}; it must be a number, or map names to Datasets"
+        )
+    if isinstance(clients, Mapping):
+        if dataset is not None:
+            raise UserError("give clients={name: Dataset, …} or dataset=…, not both")
+        return from_object(clients)
+    return None if dataset is None else from_object(dataset, "dataset")
+
+
+def settings_of(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The content of a configuration: a preset's, a file's or a dictionary's."""
+    if isinstance(config, Mapping):
+        content: dict[str, Any] = plain(config)
+        return content
+    return configuration.read(config)[0]
+
+
+def object_keys(model: Any, generator: Any) -> dict[str, Any]:
+    """What the configuration says of a model and a generator that are named or given."""
+    flat: dict[str, Any] = {}
     if isinstance(generator, Mapping):
         flat |= {f"generator.{key}": value for key, value in generator.items()}
         generator = None
     for key, value in (("model.name", model), ("generator.name", generator)):
         if value is not None:
             flat[key] = value if isinstance(value, str) else models.name_of(value)
-    if isinstance(clients, int):
-        flat["data.clients"] = clients
-    if source is not None:
-        flat["data.source"] = "python"
-    stand_in = None
-    if proxy is not None:
-        named_proxy = isinstance(proxy, str | int | float)
-        stand_in = None if named_proxy else from_unlabelled(proxy)
-        flat["data.proxy"] = proxy if named_proxy else "python"
-    resolved = configuration.resolve(content, flat, kind)
-    folder = out if out is not None else resolved.output.dir
-    return execute(
-        resolved,
-        Path(folder) if folder is not None else None,
-        resume,
-        [OnRound(on_round), *observers],
-        given=Objects(
-            kind.create(resolved.algorithm.model_dump(exclude={"name"})),
-            model if callable(model) else None,
-            generator if callable(generator) else None,
-            source,
-            stand_in,
-        ),
-    )
+    return flat
 
 
 class OnRound(Observer):

@@ -31,8 +31,8 @@ def by_config(groups: Sequence[Group]) -> dict[str, list[Group]]:
 def named(config: str) -> str:
     """A data set's name, and for which of the paper's it stands."""
     own = DATA.get(config, config)
-    told = STANDS_FOR.get(config)
-    return own if told in (config, None) else f"{own} (beside: {DATA[told]})"
+    claimed = STANDS_FOR.get(config)
+    return own if claimed in (config, None) else f"{own} (beside: {DATA[claimed]})"
 
 
 def without_config(groups: Sequence[Group]) -> list[Group]:

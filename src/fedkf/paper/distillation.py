@@ -48,10 +48,10 @@ def table(results: Mapping[tuple[str, str], Numbers], notes: Sequence[str] = ())
     """Teacher and students, one row for each data set and settings."""
     rows = {}
     for (name, settings), numbers in results.items():
-        told = published.distillation().get(STANDS_FOR.get(name, ""))
+        claimed = published.distillation().get(STANDS_FOR.get(name, ""))
         cells = [
-            (numbers["teacher"], told[0] if told else None),
-            (numbers["students"]["data-free"], told[1] if told else None),
+            (numbers["teacher"], claimed[0] if claimed else None),
+            (numbers["students"]["data-free"], claimed[1] if claimed else None),
             (numbers["students"]["plain noise"], None),
             (numbers["students"]["data-free"] - numbers["teacher"], None),
         ]
@@ -70,5 +70,5 @@ def describe(settings: Settings) -> str:
     """The settings in a sentence."""
     parts = asdict(settings)
     name = parts.pop("name")
-    told = (f"{k} {v:g}" for k, v in parts.items() if v is not None)
-    return f"`{name}`: {', '.join(told)}"
+    choices = (f"{k} {v:g}" for k, v in parts.items() if v is not None)
+    return f"`{name}`: {', '.join(choices)}"

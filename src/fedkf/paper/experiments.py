@@ -232,9 +232,9 @@ def operations(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
     for name in here:
         kind = algorithms.get(name)
         passes = measure(kind.create(kind.fidelity.get("released", {})))["passes"]
-        told = published.operations().get(name)
+        claimed = published.operations().get(name)
         rows[algorithm_label(name)] = [
-            Cell((passes[head],), Published(told[head], float("nan")) if told else None)
+            Cell((passes[head],), Published(claimed[head], float("nan")) if claimed else None)
             for head in heads
         ]
     columns = [

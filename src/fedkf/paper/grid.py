@@ -52,9 +52,9 @@ def grid_table(
                 for readout in READOUTS:
                     row = solution(algorithm, readout) if algorithm else readout.upper()
                     member = members.get(algorithm)
-                    told = (published or {}).get((algorithm, readout, name, metric))
+                    claimed = (published or {}).get((algorithm, readout, name, metric))
                     values = member.values(readout, metric) if member else ()
-                    shown += [*values, *([told.mean] if told else [])]
-                    rows.setdefault(row, []).append(Cell(values, told))
+                    shown += [*values, *([claimed.mean] if claimed else [])]
+                    rows.setdefault(row, []).append(Cell(values, claimed))
             columns.append(metric_column(name, metric, shown))
     return ResultTable(title, "solution", columns, rows, notes)

@@ -54,7 +54,7 @@ def to_target(cost: Cost, groups: Sequence[Group], scale: Scale) -> list[ResultT
 
     Seed by seed: a solution's run is held against FedAvg's with the same seed.
     """
-    tables, told = [], bool(cost.published)
+    tables, claimed = [], bool(cost.published)
     for config, members in by_config(groups).items():
         fedavg = next((g for g in members if g.point[ROW] == "fedavg"), None)
         finals = {run.summary.seed: run.final("aca") for run in (fedavg.runs if fedavg else ())}
@@ -67,20 +67,20 @@ def to_target(cost: Cost, groups: Sequence[Group], scale: Scale) -> list[ResultT
                     reach(cost, group, readout, targets), beside=show_reached(paper, cost.unit)
                 )
                 row = rows[solution(group.point[ROW], readout)] = [needed]
-                if told:
+                if claimed:
                     row.append(speedup(cost, needed, fedavg, paper))
         unit = cost.unit
         columns = [
             Column("", cost.name, digits=cost.digits, lower=True, unit=unit, unit_latex=unit)
         ]
-        if told:
+        if claimed:
             columns.append(Column("", "speed-up", digits=1, ranked=False))
         notes = [
             "To the AMP that FedAvg (ACA) has after its last round, with the same seed; the rule "
             "is the same for FedAvg, which may have been there before.",
-            scale.differs() if told else scale.about,
+            scale.differs() if claimed else scale.about,
         ]
-        where = named(config) if told else DATA.get(config, config)
+        where = named(config) if claimed else DATA.get(config, config)
         title = f"{cost.name} to FedAvg's AMP on {where}, α = 0.1"
         tables.append(ResultTable(title, "solution", columns, rows, notes))
     return tables
@@ -100,9 +100,9 @@ def reach(cost: Cost, group: Group, readout: str, targets: Mapping[int, float]) 
     return Cell(values, text=text)
 
 
-def speedup(cost: Cost, needed: Cell, fedavg: Group | None, told: Reached | None) -> Cell:
+def speedup(cost: Cost, needed: Cell, fedavg: Group | None, claimed: Reached | None) -> Cell:
     """What all rounds of FedAvg cost, over what was needed; "< 1" if it was not reached."""
-    beside = "" if told is None else f"{'' if told.within else '< '}{told.speedup:g}"
+    beside = "" if claimed is None else f"{'' if claimed.within else '< '}{claimed.speedup:g}"
     whole = [cost.amount(run, run.summary.rounds) for run in (fedavg.runs if fedavg else ())]
     if needed.mean is not None and whole:
         return Cell((statistics.fmean(whole) / needed.mean,), beside=beside)
@@ -119,8 +119,8 @@ def show_reached(reached: Reached | None, unit: str) -> str:
 
 def rounds_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     """Rounds, beside the paper's."""
-    told = published.rounds_to_target()
-    return to_target(Cost("rounds", "", 0, lambda run, rounds: rounds, told), groups, scale)
+    claimed = published.rounds_to_target()
+    return to_target(Cost("rounds", "", 0, lambda run, rounds: rounds, claimed), groups, scale)
 
 
 def time_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
@@ -141,7 +141,7 @@ def time(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     """Seconds of all rounds, one client after the other, and the ratio to FedAvg."""
     tables = []
     for config, members in by_config(groups).items():
-        told = {a: s for (d, a), s in published.time().items() if d == STANDS_FOR.get(config)}
+        claimed = {a: s for (d, a), s in published.time().items() if d == STANDS_FOR.get(config)}
         base = next((g for g in members if g.point[ROW] == "fedavg"), None)
         reference = statistics.fmean(map(seconds, base.runs)) if base and base.runs else None
         rows = {}
@@ -149,10 +149,10 @@ def time(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
             name = group.point[ROW]
             spent = tuple(seconds(run) for run in group.runs)
             ratio = tuple(s / reference for s in spent) if reference else ()
-            paper = told.get(name)
+            paper = claimed.get(name)
             rows[algorithm_label(name)] = [
                 Cell(spent, Published(paper, math.nan) if paper else None),
-                Cell(ratio, Published(paper / told["fedavg"], math.nan) if paper else None),
+                Cell(ratio, Published(paper / claimed["fedavg"], math.nan) if paper else None),
             ]
         columns = [
             Column("", "time", digits=1, lower=True, unit="s", unit_latex="s"),

@@ -155,13 +155,13 @@ class ResultTable:
         ranks = [self.marks(k) for k in range(len(self.columns))]
         for row, cells in self.rows.items():
             for column, cell, rank in zip(self.columns, cells, ranks, strict=True):
-                told = cell.published
+                claimed = cell.published
                 writer.writerow(
                     [
                         *(row, column.group, column.name),
                         *("" if v is None else repr(v) for v in (cell.mean, cell.std)),
                         *(len(cell.values), rank.get(row, ""), cell.text or ""),
-                        *((repr(told.mean), repr(told.std)) if told else ("", "")),
+                        *((repr(claimed.mean), repr(claimed.std)) if claimed else ("", "")),
                     ]
                 )
         return buffer.getvalue()

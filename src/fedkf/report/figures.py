@@ -97,16 +97,16 @@ def losses(runs: Sequence[Run]) -> list[Chart]:
 
 def cost(runs: Sequence[Run], unit: str, spent: Callable[[Run], list[float]]) -> list[Chart]:
     """AMP against what was spent on it."""
-    metric, series, told = METRICS["amp"], [], []
+    metric, series, phrases = METRICS["amp"], [], []
     for colour, run, readout, first in models(runs):
         totals = dict(zip((r.round for r in run.rounds), accumulate(spent(run)), strict=True))
         rows = [(totals[int(n)], value) for n, value in history(run, readout, metric.name)]
         if one := line(model_label(run, readout), rows, colour, not first):
             series.append(one)
-            told.append(f"{one.name} reaches {percent(one.y[-1])} after {one.x[-1]:.3g}")
+            phrases.append(f"{one.name} reaches {percent(one.y[-1])} after {one.x[-1]:.3g}")
     title = f"{metric.label} against {unit}"
     axis = Axis(metric.label, percent=True)
-    return [Chart(title, Axis(unit), axis, series, f"{title}: {'; '.join(told)}.")]
+    return [Chart(title, Axis(unit), axis, series, f"{title}: {'; '.join(phrases)}.")]
 
 
 def communication(runs: Sequence[Run]) -> list[Chart]:
@@ -160,7 +160,7 @@ def clients(runs: Sequence[Run]) -> list[Chart]:
 
 def gain(runs: Sequence[Run]) -> list[Chart]:
     """What federating gains each site over training alone; empty without a run of `local`."""
-    series, told = [], []
+    series, phrases = [], []
     order: dict[str, int] = {}
     for colour, run in enumerate(runs):
         found = gains(run, runs)
@@ -179,10 +179,10 @@ def gain(runs: Sequence[Run]) -> list[Chart]:
             )
         )
         better = sum(1 for value in points.values() if value > 0)
-        told.append(f"with {label}, {better} of {len(points)} sites gain")
+        phrases.append(f"with {label}, {better} of {len(points)} sites gain")
     if not series:
         return []
-    says = f"Gain in accuracy over training alone, site by site: {'; '.join(told)}."
+    says = f"Gain in accuracy over training alone, site by site: {'; '.join(phrases)}."
     x = Axis(f"site, by gain with {series[0].name}", list(order))
     y = Axis("percentage points", zero_line=True)
     return [Chart("Gain over training alone", x, y, series, says)]
@@ -190,14 +190,14 @@ def gain(runs: Sequence[Run]) -> list[Chart]:
 
 def spread(runs: Sequence[Run]) -> list[Chart]:
     """The accuracy that a share of the sites stays below."""
-    series, told = [], []
+    series, phrases = [], []
     for colour, run, readout, first in models(runs):
         accuracies = [site.accuracy for site in site_scores(run, readout)]
         if accuracies:
             levels, name = deciles(accuracies), model_label(run, readout)
             series.append(Lines(name=name, x=DECILES, y=levels, colour=colour, dotted=not first))
-            told.append(f"{name} from {percent(levels[0])} to {percent(levels[-1])}")
-    says = f"Accuracy from the worst-served site to the best-served one: {'; '.join(told)}."
+            phrases.append(f"{name} from {percent(levels[0])} to {percent(levels[-1])}")
+    says = f"Accuracy from the worst-served site to the best-served one: {'; '.join(phrases)}."
     x, y = Axis("% of sites, from the worst served"), Axis("accuracy", percent=True)
     return [Chart("From the worst to the best served", x, y, series, says)]
 

@@ -150,7 +150,7 @@ def headline_alone(runs: Sequence[Run]) -> str:
 
 def about_gain(runs: Sequence[Run]) -> list[str]:
     """Who is better off than alone, in a sentence per model."""
-    told = []
+    sentences = []
     for run in usable(runs):
         found = gains(run, runs)
         if not found:
@@ -162,22 +162,22 @@ def about_gain(runs: Sequence[Run]) -> list[str]:
         least = min(found, key=lambda name: (found[name], name))
         if found[least] < 0:
             text += f"; {least} loses most, {-100 * found[least]:.1f} points"
-        told.append(text + ".")
-    return told
+        sentences.append(text + ".")
+    return sentences
 
 
 def cautions(runs: Sequence[Run]) -> list[str]:
     """What keeps the numbers from meaning what they seem to."""
-    told = [f"{run.label}: {note}." for run in runs for note in run.notes]
+    sentences = [f"{run.label}: {note}." for run in runs for note in run.notes]
     for run in runs:
         done = run.rounds[-1].round if run.rounds else 0
         if not done:
-            told.append(f"{run.label} has no finished round yet, so it has no numbers here.")
+            sentences.append(f"{run.label} has no finished round yet, so it has no numbers here.")
         elif run.summary is None:
             state = {"failed": "failed", "stopped": "was stopped"}.get(
                 run.status.state, "is not finished"
             )
-            told.append(
+            sentences.append(
                 f"{run.label} {state}: its numbers are those after round {done} of {run.planned}."
             )
     known = [run for run in runs if run.readouts]
@@ -187,30 +187,30 @@ def cautions(runs: Sequence[Run]) -> list[str]:
         ("seed", {run.seed for run in known}),
     ):
         if len(values) > 1:
-            told.append(
+            sentences.append(
                 f"The runs differ in their {what}: part of any difference between them comes from "
                 "that."
             )
-    told += samples_of_sites(known) + few_tests(known)
+    sentences += samples_of_sites(known) + few_tests(known)
     if len(usable(runs)) > 1 and not repeats(runs):
-        told.append(
+        sentences.append(
             "Each number comes from one training run. Differences of a few points can be chance; "
             "repeating the runs with other seeds shows how much."
         )
-    return told
+    return sentences
 
 
 def samples_of_sites(runs: Sequence[Run]) -> list[str]:
     """Numbers of some sites only: the worst-served of them need not be the worst of all."""
-    told = []
+    sentences = []
     for run in runs:
         score = run.score(run.readouts[0])
         if score and score.of:
-            told.append(
+            sentences.append(
                 f"{run.label} was tested at {len(score.clients)} of {score.of} sites: its numbers "
                 "are of these, and others may be served worse."
             )
-    return told
+    return sentences
 
 
 def few_tests(runs: Sequence[Run]) -> list[str]:

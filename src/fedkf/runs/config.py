@@ -135,9 +135,9 @@ def dropped(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> str:
     lost = [k for k in ("mean", "std") if data.get(k) is not None and f"data.{k}" not in overrides]
     if not lost:
         return ""
-    told = " and ".join(f"data.{key} {data[key]}" for key in lost)
+    notes = " and ".join(f"data.{key} {data[key]}" for key in lost)
     return (
-        f"{told} are for {data.get('source')} and do not apply to {source}; "
+        f"{notes} are for {data.get('source')} and do not apply to {source}; "
         "without values of its own it is scaled by those of its kind (0.5 for images)"
     )
 

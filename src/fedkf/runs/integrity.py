@@ -38,10 +38,10 @@ def check_run(path: Path) -> list[str]:
         checks.append(folder.read)
     if run.finished():
         checks.append(lambda: check_models(run / "models"))
-    return [sentence for check in checks if (sentence := told(check))]
+    return [sentence for check in checks if (sentence := problem(check))]
 
 
-def told(check: Callable[[], object]) -> str:
+def problem(check: Callable[[], object]) -> str:
     try:
         check()
     except (FedkfError, OSError) as error:
