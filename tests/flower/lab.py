@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,25 @@ class Lab:
         process = self.processes.pop(name)
         process.kill()
         process.wait()
+
+    def executor(self) -> int:
+        """The process that starts one for every task of the coordinator."""
+        parent = f"--parent-pid\0{self.processes['coordinator-link'].pid}\0".encode()
+        for pid in self.survivors():
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"flower-superexec" in command and parent in command:
+                    return pid
+        raise AssertionError("the coordinator has no executor")
+
+    @contextlib.contextmanager
+    def paused(self, pid: int) -> Iterator[None]:
+        """While a process stands still."""
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     # -- the federation ---------------------------------------------------------------------------
 

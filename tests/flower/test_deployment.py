@@ -7,14 +7,23 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import model_bytes
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from lab import NAMES, Lab, destinations, until
+from stranger import Stranger, Tap, status, statuses
 
+from fedkf.core.client import Call
 from fedkf.core.payload import Payload
+from fedkf.flower.handshake import Invitation
+from fedkf.flower.messages import make_call, packed, unpacked
+from fedkf.flower.settings import outgoing
+from fedkf.runs.config import resolve
 
 pytestmark = [
     pytest.mark.deployment,
@@ -67,9 +76,22 @@ def generator_steps(lab: Lab, site: str) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def whole(lab: Lab) -> Path:
-    """A run that nothing disturbs."""
-    said = lab.run("whole")
+def tap(lab: Lab) -> Tap:
+    return Tap(lab / "coordinator" / "flower.db")
+
+
+@pytest.fixture(scope="module")
+def whole(lab: Lab, tap: Tap) -> Path:
+    """A run that nothing disturbs; somebody listens."""
+    process = lab.in_background("whole")
+
+    def ended() -> bool:
+        tap.look()
+        return process.poll() is not None
+
+    until(ended, "the whole run")
+    said = (lab / "run-whole.log").read_text()
+    assert process.returncode == 0, said
     assert all(f"{name} takes part with 80 training samples" in said for name in NAMES)
     return lab / "whole"
 
@@ -94,6 +116,79 @@ def test_a_run_across_sites_has_all_its_files_and_discloses_what_it_says(
     for file in [*whole.rglob("*"), *(lab / "coordinator").rglob("*")]:
         if file.is_file():
             assert str(lab / "south.npz").encode() not in file.read_bytes()
+
+
+def refusals(lab: Lab, site: str) -> list[dict[str, Any]]:
+    file = lab / site / "refused.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_an_outsider_finds_every_interface_closed(lab: Lab, whole: Path) -> None:
+    """With what every site is given: the address, and ca.crt."""
+    certificate = (lab / "coordinator" / "ca.crt").read_bytes()
+    stranger = Stranger(f"127.0.0.1:{lab.port}", certificate)
+    with contextlib.closing(stranger):
+        assert status(stranger.start_run) == 401
+        assert status(stranger.take_task) == 401
+        found = {**statuses(stranger.control), **statuses(stranger.runtime)}
+    assert len(found) > 50
+    for name in ("GetLoginDetails", "GetAuthTokens", "RefreshAuthTokens"):
+        found.pop(name)  # how to authenticate oneself, which here nobody can
+    assert {name: code for name, code in found.items() if code != 401} == {}
+    assert [refusals(lab, site) for site in NAMES] == [[], [], []]
+
+
+def test_whoever_gets_past_flower_is_refused_by_every_site_and_named(
+    lab: Lab, whole: Path, tap: Tap
+) -> None:
+    """With the secrets of Flower's doors, which only the coordinator has, but without its key."""
+    folder = lab / "coordinator"
+    token, secret = (folder / "control.token").read_text(), (folder / "tasks.secret").read_bytes()
+    address, certificate = f"127.0.0.1:{lab.port}", (folder / "ca.crt").read_bytes()
+    nodes = json.loads((folder / "sites.json").read_text())
+    before = {site: traces(lab, site) for site in NAMES}
+    call = Call("local_update", 0, 1, None, "1.1")
+    head = {**Invitation(outgoing(resolve(STUDY)), "0123abcd").head(), "keep": []}
+    stranger = Stranger(address, certificate, token, secret)
+    with contextlib.closing(stranger), lab.paused(lab.executor()):
+        stranger.start_run()
+        with stranger.server(until(stranger.take_task, "a server task")) as grid:
+            assert set(grid.get_node_ids()) == set(nodes.values())
+            own, captured = [], []
+            for node in nodes.values():
+                weights = packed(Payload(weights={"w": torch.zeros(3)}).to_bytes())
+                content = RecordDict({"call": ConfigRecord(head)})
+                own.append(Message(content, node, MessageType.QUERY, ttl=600))
+                own.append(make_call(call, weights, node, head, 600))
+                own.append(make_call(replace(call, step="evaluate"), weights, node, head, 600))
+            orders = tap.orders(nodes["north"])
+            assert orders.keys() == {"query", "train", "evaluate"}
+            for kind, order in orders.items():
+                captured.append(Message(order.content, nodes["north"], kind, ttl=600))
+            captured.append(Message(orders["train"].content, nodes["south"], "train", ttl=600))
+            replies = stranger.answers(grid, [*own, *captured], 600)
+    for reply in replies:
+        assert set(reply.content) == {"seal", "sealed"}
+        assert len(unpacked(reply.content.array_records["sealed"])) < 200
+    for site in NAMES:
+        said = (lab / site / "flwr-clientapp.log").read_text()
+        assert "refused message 3: it is not signed" in said
+        assert traces(lab, site) == before[site]
+    unsigned = ["it is not signed"] * 3
+    assert sorted(r["reason"] for r in refusals(lab, "west")) == unsigned
+    assert {r["type"] for r in refusals(lab, "west")} == {"query", "train", "evaluate"}
+    south = sorted(r["reason"] for r in refusals(lab, "south"))
+    assert south == ["it is meant for another site", *unsigned]
+    north = sorted(r["reason"].split(" (")[0] for r in refusals(lab, "north"))
+    assert north == ["it is an old one"] * 3 + unsigned
+    done = lab.fedkf("site", "check", "north")
+    assert "sent.jsonl is unbroken) and refused 6 messages" in done.stdout + done.stderr
+
+
+def traces(lab: Lab, site: str) -> list[bytes]:
+    """What a site that obeys leaves behind."""
+    state = [str(path).encode() for path in sorted((lab / site / "state").rglob("*"))]
+    return [*state, (lab / site / "sent.jsonl").read_bytes()]
 
 
 def test_a_coordinator_that_is_killed_goes_on_to_the_same_models(lab: Lab, whole: Path) -> None:

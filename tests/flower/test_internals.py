@@ -33,7 +33,11 @@ def test_the_installed_flower_is_one_that_is_supported() -> None:
 
 
 @supported
-@pytest.mark.parametrize("program", [internals.SERVER, internals.CLIENT], ids=["server", "client"])
+@pytest.mark.parametrize(
+    "program",
+    [internals.SERVER, internals.CLIENT, internals.LINK],
+    ids=["server", "client", "link"],
+)
 def test_the_programs_call_what_is_replaced(flower: str, program: internals.Program) -> None:
     only(flower)
     assert not (lacking := program.missing()), f"Flower {flower} has no {lacking[0]} as it is known"
@@ -65,6 +69,34 @@ def test_a_client_runs_the_app_that_it_is_given_and_installs_none(
     monkeypatch.setattr(command, "flwr_clientapp", as_flower_does)
     internals.run_client(own)
     assert ran == [own]
+
+
+@supported
+def test_flowers_command_line_finds_the_token_that_the_link_asks_for(
+    flower: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(flower)
+    (tmp_path / "credentials.yaml").write_text(internals.credentials("here:1", "the token"))
+    store = importlib.import_module("flwr.supercore.credential_store.file_credential_store")
+    plugins = importlib.import_module("flwr.cli.auth_plugin.oidc_cli_plugin")
+    constants = importlib.import_module("flwr.cli.constant")
+    own = store.FileCredentialStore(tmp_path / "credentials.yaml")
+    monkeypatch.setattr(plugins, "get_credential_store", lambda: own)
+    assert own.get(constants.AUTHN_TYPE_STORE_KEY % "here:1") == b"oidc"
+    plugin = plugins.OidcCliPlugin("here:1")
+    plugin.load_tokens()
+    given = plugin.write_tokens_to_metadata([])
+    assert "the token" in dict(given).values()
+    link = importlib.import_module("flwr.superlink.cli.flower_superlink")
+    monkeypatch.setattr(link, "load_control_authn_plugin", link.load_control_authn_plugin)
+    guards = []
+    load = lambda: guards.append(link.load_control_authn_plugin())  # noqa: E731
+    monkeypatch.setattr(link, "flower_superlink", load)
+    internals.run_link("the token")
+    assert guards[0].validate_tokens_in_metadata(given)[0]
+    for other in ([], [("access-token", "another")], [("access-token", "")]):
+        assert guards[0].validate_tokens_in_metadata(other) == (False, None)
+        assert guards[0].refresh_tokens(other)[1] is None
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from fedkf.core.payload import Payload
 from fedkf.flower import programs
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.handshake import Invitation
-from fedkf.flower.keys import write_secret
-from fedkf.flower.private import current_umask
+from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
+from fedkf.flower.orders import Numbers
+from fedkf.flower.private import current_umask, write_secret
 from fedkf.flower.settings import outgoing
 from fedkf.flower.site import Host, SiteFolder
 from fedkf.runs.config import resolve
@@ -43,6 +44,9 @@ def test_a_coordinator_keeps_its_folder_to_itself(tmp_path: Path, settings: Sett
     coordinator.create(["coord.example.org"], 8000)
     coordinator.bind("coord.example.org")
     coordinator.environment()
+    coordinator.renew_keys()
+    Numbers(coordinator / "orders").take(1)
+    programs.new_secret(coordinator / "tasks.secret")
     programs.stand_in(coordinator / "bin", "flwr-serverapp", "fedkf.flower.server")
     job = coordinator.job("0123abcd")
     job.create(resolve(settings), tmp_path / "run", False, 1)
@@ -54,9 +58,9 @@ def test_a_coordinator_keeps_its_folder_to_itself(tmp_path: Path, settings: Sett
 
 
 def test_a_site_keeps_its_folder_to_itself(tmp_path: Path, npz: Path, settings: Settings) -> None:
-    (tmp_path / "ca.crt").write_text("a certificate")
+    Coordinator(tmp_path / "coordinator").create(["127.0.0.1"], 8000)
     folder = SiteFolder(tmp_path / "site")
-    folder.create("north", "127.0.0.1:8000", tmp_path / "ca.crt")
+    folder.create("north", "127.0.0.1:8000", tmp_path / "coordinator" / "ca.crt")
     programs.stand_in(folder / "bin", "flwr-clientapp", "fedkf.flower.client")
     text = (folder / "site.yaml").read_text().replace("source: folder", "source: npz")
     (folder / "site.yaml").write_text(text.replace("path: null", f"path: {npz}"))
@@ -66,6 +70,9 @@ def test_a_site_keeps_its_folder_to_itself(tmp_path: Path, npz: Path, settings: 
     down = Payload(weights=weights).add("teacher", weights, "weights")
     assert host.perform(Call("local_update", 0, 1, None, "1.1"), down, []).wrote_state
     assert list((folder / "state").rglob("*.safetensors"))
+    SentLog(folder / SENT).append({"round": 1}, folder.key())
+    RefusedLog(folder / REFUSED).append("it is not signed", {})
+    programs.new_secret(folder / "tasks.secret")
     assert open_to_others(folder.path) == []
 
 

@@ -14,6 +14,7 @@ from fedkf.core.client import Call
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.versions import RemoteVersions
+from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.handshake import Invitation
 from fedkf.flower.settings import TRAVELLING, SiteRefusal, incoming, outgoing
 from fedkf.flower.site import Host, Site, SiteFolder, load_data, own_config, validate
@@ -26,10 +27,9 @@ Make = Callable[..., Host]
 @pytest.fixture
 def make(tmp_path: Path, npz: Path, settings: Settings) -> Make:
     """A site's host for an experiment; keyword arguments change the site's file."""
-    certificate = tmp_path / "ca.crt"
-    certificate.write_text("a certificate")
+    Coordinator(tmp_path / "coordinator").create(["127.0.0.1"], 8000)
     folder = SiteFolder(tmp_path / "site")
-    folder.create("north", "127.0.0.1:8000", certificate)
+    folder.create("north", "127.0.0.1:8000", tmp_path / "coordinator" / "ca.crt")
     text = (folder / "site.yaml").read_text()
 
     def host(overrides: dict[str, Any] | None = None, share: str = "[]", allow: str = "[]") -> Host:
@@ -59,6 +59,33 @@ def test_its_key_and_folder_are_its_own(make: Make, tmp_path: Path) -> None:
     assert (tmp_path / "site").stat().st_mode & 0o077 == 0
     assert (tmp_path / "site" / "node.key").stat().st_mode & 0o077 == 0
     assert (tmp_path / "site" / "node.pub").read_text().startswith("ecdsa-sha2-nistp384 ")
+
+
+def test_it_takes_its_coordinators_keys_from_the_certificate_or_says_what_is_missing(
+    make: Make, tmp_path: Path
+) -> None:
+    make()
+    given = (tmp_path / "coordinator" / "ca.crt").read_bytes()
+    kept = [(tmp_path / "site" / name).read_bytes() for name in ("ca.crt", "coordinator.pub")]
+    assert b"".join(kept) == given
+    for content, words in (
+        (kept[0], "does not hold the coordinator's keys"),
+        (kept[1], "holds no certificate"),
+        (given + kept[1], "does not hold the coordinator's keys"),
+        (b"anything", "holds no certificate"),
+    ):
+        (tmp_path / "other.crt").write_bytes(content)
+        with pytest.raises(UserError, match=words):
+            SiteFolder(tmp_path / "new").create("n", "127.0.0.1:8000", tmp_path / "other.crt")
+        with pytest.raises(UserError, match=words):
+            SiteFolder(tmp_path / "site").trust(tmp_path / "other.crt")
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "site" / "coordinator.pub").read_bytes() == kept[1]
+    with pytest.raises(UserError, match="is not there"):
+        SiteFolder(tmp_path / "new").create("n", "127.0.0.1:8000", tmp_path / "nowhere.crt")
+    (tmp_path / "site" / "coordinator.pub").unlink()  # as an earlier version left it
+    with pytest.raises(UserError, match=r"fedkf site trust .* ca\.crt makes it"):
+        SiteFolder(tmp_path / "site").start()
 
 
 def test_training_losses_leave_only_if_its_file_says_so(make: Make) -> None:

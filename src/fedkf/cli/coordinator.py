@@ -54,10 +54,18 @@ def init(
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
 ) -> None:
-    """Make a coordinator's folder with its certificates."""
+    """Make a coordinator's folder with its certificates and keys."""
     hosts = list(dict.fromkeys([*(host or []), "localhost", "127.0.0.1"]))
     opened(folder).create(hosts, port)
     show(f"made {folder}; give {folder / 'ca.crt'} to every site")
+
+
+@commands.command("key")
+def key(folder: CoordinatorFolder) -> None:
+    """Make new keys to sign and open messages with, in the place of those that are there."""
+    opened(folder).renew_keys()
+    certificate = folder / "ca.crt"
+    show(f"made; give {certificate} to every site, which takes it with fedkf site trust DIR ca.crt")
 
 
 @commands.command("start")

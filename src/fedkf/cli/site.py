@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedkf.cli.consoles import show
-from fedkf.cli.options import NeededConfigArgument, SetOption, needs_flower, resolve
+from fedkf.cli.options import SetOption, needs_flower, resolve
 
 commands = typer.Typer(
     name="site",
@@ -37,19 +37,43 @@ def init(
     )
 
 
+@commands.command("trust")
+def trust(
+    folder: SiteFolderArgument,
+    certificate: Annotated[Path, typer.Argument(metavar="CA.CRT", help="The coordinator's.")],
+) -> None:
+    """Take a coordinator's new keys; from then on only what they sign is obeyed."""
+    from fedkf.flower.site import SiteFolder
+
+    site = SiteFolder(folder)
+    name = site.read().name
+    site.trust(certificate)
+    show(f"{name} obeys the coordinator of {certificate}")
+
+
 @commands.command("check")
 def check(
     folder: SiteFolderArgument,
-    config: NeededConfigArgument,
+    config: Annotated[
+        str | None, typer.Argument(metavar="[CONFIG]", help="A file or a preset.")
+    ] = None,
     set_: SetOption = None,
 ) -> None:
-    """Whether this site would take part in an experiment, and what it would send."""
+    """Whether what this site sent is on record, and whether it would take part in an experiment."""
     from fedkf.flower.handshake import Invitation
+    from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
     from fedkf.flower.settings import outgoing
     from fedkf.flower.site import Host, SiteFolder
 
+    site = SiteFolder(folder)
+    name = site.read().name
+    sent = SentLog(site / SENT).check(site.key().public_key())
+    refused = RefusedLog(site / REFUSED).count()
+    show(f"{name} has sent {sent} answers ({SENT} is unbroken) and refused {refused} messages")
+    if config is None:
+        return
     settings, _ = resolve(config, set_)
-    host = Host(SiteFolder(folder), Invitation(outgoing(settings), "0" * 8))
+    host = Host(site, Invitation(outgoing(settings), "0" * 8))
     about = host.introduction()
     kinds = ["weights", *host.algorithm.discloses, "counts of correct and of tested samples"]
     if "losses" in host.site.share:

@@ -2,7 +2,7 @@
 
 Flower sends the coordinator's app code to every site and runs it there. A site started with
 `fedkf site start` does not: the code that came is neither installed nor imported, and the package
-that the site itself installed answers.
+that the site itself installed answers, if its coordinator signed the message.
 """
 
 from __future__ import annotations
@@ -10,53 +10,112 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedkf.core.client import StepFailed
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, printable
 from fedkf.flower import handshake, internals, programs
+from fedkf.flower.answers import plain, sealed
+from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog, digest
 from fedkf.flower.messages import make_reply, read_call, read_payload
+from fedkf.flower.orders import OrderRefusal, signed_content
 from fedkf.flower.settings import SiteRefusal
 from fedkf.flower.site import VARIABLE, Host, SiteFolder
 
 client = ClientApp()
+Answer = tuple[Message, Mapping[str, int]]
+"""A reply, and the bytes of each kind that it holds."""
 
 
 @client.query()
 def greet(message: Message, context: Context) -> Message:
     """Before a run: whether this site takes part, and the sizes and shape of its data."""
-    try:
-        return host(message).introduction().reply(message)
-    except Exception as error:
-        return handshake.answer(message, {"error": reason(error)})
+
+    def introduce(folder: SiteFolder) -> Answer:
+        about = Host(folder, handshake.Invitation.read(message)).introduction()
+        return about.reply(message), {"sizes": 16, "shape": 8 * len(about.shape)}
+
+    return obey(message, context, introduce)
 
 
 @client.train()
 def step(message: Message, context: Context) -> Message:
     """One step of an algorithm on this site's data."""
-    call, head = read_call(message)
-    try:
-        here = host(message)
-        here.check(call)
-        reply = here.perform(call, read_payload(message), list(head["keep"]))
+
+    def perform(folder: SiteFolder) -> Answer:
+        call, head = read_call(message)
+        host = Host(folder, handshake.Invitation.read(message))
+        host.check(call)
+        reply = host.perform(call, read_payload(message), list(head["keep"]))
         assert reply.upload is not None
         header = {"wrote_state": reply.wrote_state}
-        return make_reply(message, call, header, reply.upload.to_bytes())
-    except Exception as error:
-        return make_reply(message, call, {"error": reason(error)}, b"")
+        made = make_reply(message, call, header, reply.upload.to_bytes())
+        return made, reply.upload.nbytes()
+
+    return obey(message, context, perform)
 
 
 client.evaluate()(step)
 
 
-def host(message: Message) -> Host:
-    folder = os.environ.get(VARIABLE)
-    if folder is None:
+def obey(message: Message, context: Context, work: Callable[[SiteFolder], Answer]) -> Message:
+    """Do what the coordinator ordered, and nothing that anybody else asks for.
+
+    Whatever is answered, the reason of a refusal as well, is for the coordinator alone.
+    """
+    path = os.environ.get(VARIABLE)
+    if path is None:
         raise SiteRefusal("it was not started with fedkf site start")
-    return Host(SiteFolder(Path(folder)), handshake.Invitation.read(message))
+    folder = SiteFolder(Path(path))
+    order = digest_of(message)
+    try:
+        folder.guard(context.node_id).check(message)
+    except Exception as error:
+        refuse(folder, message, error)
+        reply = handshake.answer(message, {"error": f"it refuses the message: {reason(error)}"})
+        return seal(folder, message, order, reply)
+    try:
+        reply, kinds = work(folder)
+    except Exception as error:
+        text = reason(error)
+        reply, kinds = handshake.answer(message, {"error": text}), {"error": len(text)}
+    content = plain(reply)
+    about = {"kinds": dict(kinds), "bytes": len(content), "digest": digest(content)}
+    SentLog(folder / SENT).append({**described(message), **about}, folder.key())
+    return seal(folder, message, order, reply)
+
+
+def seal(folder: SiteFolder, message: Message, order: str, reply: Message) -> Message:
+    """The reply as it leaves."""
+    content = sealed(reply, order, folder.key(), folder.trusted().sealing)
+    return Message(content, reply_to=message)
+
+
+def refuse(folder: SiteFolder, message: Message, error: Exception) -> None:
+    about = {**described(message), "run": str(message.metadata.run_id)}
+    text = str(error) if isinstance(error, OrderRefusal) else type(error).__name__
+    RefusedLog(folder / REFUSED).append(text, about)
+
+
+def described(message: Message) -> dict[str, Any]:
+    """What a message says it is, as far as that can be read; a stranger may have written it."""
+    head: Any = message.content.config_records.get("call") or {}
+    kind = message.metadata.message_type
+    known = {key: head[key] for key in ("experiment", "round", "step", "client") if key in head}
+    return {"type": printable(kind, 40), **{k: printable(v, 64) for k, v in known.items()}}
+
+
+def digest_of(message: Message) -> str:
+    """Of the order that a message is or pretends to be."""
+    try:
+        return digest(signed_content(message))
+    except Exception:  # it may hold anything
+        return digest(b"")
 
 
 def reason(error: Exception) -> str:

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import write_atomically
 from fedkf.core.records import Round
-from fedkf.flower import programs
-from fedkf.flower.private import OWNER_ALONE, current_umask, private
+from fedkf.flower import keys, programs
+from fedkf.flower.internals import credentials
+from fedkf.flower.private import OWNER_ALONE, current_umask, private, write_secret
 from fedkf.runs.config import parse
 from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import Config
@@ -27,6 +29,8 @@ from fedkf.runs.store import RunFolder
 
 VARIABLE = "FEDKF_COORDINATOR"
 FILE = "coordinator.yaml"
+TOKEN = "control.token"
+"""Whoever sends it may register sites and start runs; nobody else may."""
 APP = Path(__file__).parent / "app"
 EVERYWHERE = ("0.0.0.0", "::")
 """Addresses to listen on that stand for all of a machine's."""
@@ -47,19 +51,29 @@ class Coordinator:
 
     @private()
     def create(self, hosts: Sequence[str], port: int) -> None:
-        from fedkf.flower.keys import check_host, make_certificates
-
         if (self / FILE).exists():
             raise UserError(f"{self.path} is a coordinator already")
         for host in hosts:
-            check_host(host)
+            keys.check_host(host)
         (self / "jobs").mkdir(parents=True, exist_ok=True)
         os.chmod(self.path, 0o700)
-        make_certificates(self.path, hosts)
+        keys.make_certificates(self.path, hosts)
+        keys.make_coordinator_keys(self.path)
+        write_secret(self / TOKEN, secrets.token_hex(32).encode())
         (self / "flwr").mkdir(exist_ok=True)
         write_atomically(self / "sites.json", b"{}\n")
         content = {"hosts": list(hosts), "port": port}
         (self / FILE).write_text(yaml.safe_dump(content, sort_keys=False))
+
+    @private()
+    def renew_keys(self) -> None:
+        """New keys in the place of those it had; sites obey it again when they are given them."""
+        self._settings()
+        keys.make_coordinator_keys(self.path)
+
+    def own_keys(self) -> keys.CoordinatorKeys:
+        """What it signs and opens with."""
+        return keys.CoordinatorKeys.read(self.path)
 
     @property
     def port(self) -> int:
@@ -77,24 +91,36 @@ class Coordinator:
     @private()
     def environment(self) -> dict[str, str]:
         """Of Flower's programs; it also tells them where the SuperLink is."""
-        bound = self / "bound"
-        host = bound.read_text() if bound.exists() else "0.0.0.0"
-        if host in EVERYWHERE:
-            host = "127.0.0.1"
-        address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        address = self.address()
         certificate = json.dumps(str(self / "ca.crt"))
         connection = (
             f'[superlink]\ndefault = "{programs.LINK}"\n\n[superlink.{programs.LINK}]\n'
             f'address = "{address}"\nroot-certificates = {certificate}\n'
         )
-        file = self / "flwr" / "config.toml"
-        if not file.exists() or file.read_text() != connection:
-            write_atomically(file, connection.encode())
+        token = (self / TOKEN).read_text() if (self / TOKEN).exists() else ""
+        files = {"config.toml": connection, "credentials.yaml": credentials(address, token)}
+        for name, content in files.items():
+            file = self / "flwr" / name
+            if not file.exists() or file.read_text() != content:
+                write_atomically(file, content.encode())
         return programs.environment(self / "flwr", {VARIABLE: str(self.path)}, self / "bin")
+
+    def address(self) -> str:
+        """Where its own programs reach it."""
+        bound = self / "bound"
+        host = bound.read_text() if bound.exists() else "0.0.0.0"
+        if host in EVERYWHERE:
+            host = "127.0.0.1"
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def start(self, host: str) -> NoReturn:
         """Become this coordinator's SuperLink."""
         self.bind(host)
+        self.own_keys()
+        if not (self / TOKEN).exists():  # an earlier version made this coordinator
+            write_secret(self / TOKEN, secrets.token_hex(32).encode())
+        secret = programs.new_secret(self / "tasks.secret")
+        certificate = ("--root-certificates", str(self / "ca.crt"))
         arguments = [
             *("--ssl-ca-certfile", str(self / "ca.crt")),
             *("--ssl-certfile", str(self / "server.crt")),
@@ -103,11 +129,13 @@ class Coordinator:
             "--disable-runtime-dependency-installation",
             *("--host", host, "--port", str(self.port)),
             *("--database", str(self / "flower.db")),
+            *secret,
         ]
         programs.stand_in(self / "bin", "flwr-serverapp", "fedkf.flower.server")
         environment = self.environment()
         os.chdir(self.path)
-        programs.become("flower-superlink", arguments, environment)
+        programs.start_executor([self.address(), *certificate, *secret[2:]], environment)
+        programs.become_module("fedkf.flower.link", arguments, environment)
 
     @private()
     def bind(self, host: str) -> None:
@@ -134,9 +162,11 @@ class Coordinator:
             raise UserError(f"{name} is registered already; remove it first")
         if not key.is_file():
             raise UserError(f"{key} is not there; it is the site's node.pub")
+        public = key.read_text(errors="replace")
+        keys.node_public_key(public, str(key))
         arguments = ["supernode", "register", str(key), programs.LINK, "--name", name]
         answer = programs.flwr(arguments, self.environment())
-        self._write({**nodes, name: int(answer["node-id"])})
+        self._write({**nodes, name: int(answer["node-id"])}, {**self._public_keys(), name: public})
 
     def remove(self, name: str) -> None:
         nodes = self.nodes() if self._settings() else {}
@@ -144,11 +174,28 @@ class Coordinator:
             raise UserError(f"no site {name!r}; registered are {', '.join(nodes) or 'none'}")
         arguments = ["supernode", "unregister", str(nodes.pop(name)), programs.LINK]
         programs.flwr(arguments, self.environment())
-        self._write(nodes)
+        self._write(nodes, self._public_keys())
 
     @private()
-    def _write(self, nodes: dict[str, int]) -> None:
-        write_atomically(self / "sites.json", (json.dumps(nodes, indent=2) + "\n").encode())
+    def _write(self, nodes: dict[str, int], public: dict[str, str]) -> None:
+        known = {name: public[name].strip() for name in nodes if name in public}
+        for file, content in (("keys.json", known), ("sites.json", nodes)):
+            write_atomically(self / file, (json.dumps(content, indent=2) + "\n").encode())
+
+    def _public_keys(self) -> dict[str, str]:
+        file = self / "keys.json"
+        content: dict[str, str] = json.loads(file.read_bytes()) if file.exists() else {}
+        return content
+
+    def site_keys(self) -> dict[int, ec.EllipticCurvePublicKey]:
+        """The key of every registered site, by its node."""
+        nodes, public = self.nodes(), self._public_keys()
+        if lacking := [name for name in nodes if name not in public]:
+            raise UserError(
+                f"the key of {lacking[0]} was not kept when it was registered (by an earlier "
+                "version); remove it, and add it again with its node.pub"
+            )
+        return {node: keys.node_public_key(public[name], name) for name, node in nodes.items()}
 
     def statuses(self) -> dict[str, str]:
         """Whether each registered site is connected."""
@@ -166,6 +213,7 @@ class Coordinator:
     def submit(self, config: Config, out: Path, resume: bool, wait: float) -> Job:
         """Hand a run to Flower."""
         self._settings()
+        self.own_keys(), self.site_keys()  # without them no site would obey
         job = self.job(secrets.token_hex(8))
         job.create(config, out, resume, wait)
         arguments = ["run", str(APP), programs.LINK, "--run-config", f'job="{job.folder.name}"']

@@ -7,6 +7,8 @@ Flower in which a part is somewhere else, nothing is run.
 
 from __future__ import annotations
 
+import base64
+import hmac
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,6 +64,26 @@ CLIENT = Program(
     "flwr.supernode.runtime.run_clientapp.run_clientapp",
     ("install_from_fab", "get_load_client_app_fn"),
 )
+LINK = Program(
+    "flwr.superlink.cli.flower_superlink.flower_superlink",
+    "flwr.superlink.cli.flower_superlink._parse_superlink_lifespan_config",
+    ("load_control_authn_plugin",),
+)
+NOBODY = "flwr.superlink.auth_plugin.NoOpControlAuthnPlugin"
+"""Lets everybody in, under one name; that name stays with what was registered under it."""
+STORED = {
+    "flower.account-auth.%s.authn-type": "oidc",
+    "flower.account-auth.%s.oidc-access-token": "",
+    "flower.account-auth.%s.oidc-refresh-token": "",
+}
+"""Where Flower's command line looks for what it authenticates itself with at an address."""
+
+
+def credentials(address: str, token: str) -> str:
+    """The file with which Flower's command line sends a token to an address."""
+    values = {key % address: value or token for key, value in STORED.items()}
+    lines = [f"{key}: {base64.b64encode(v.encode()).decode()}\n" for key, v in values.items()]
+    return "".join(lines) if token else "{}\n"
 
 
 def found(path: str) -> Any:
@@ -76,6 +98,27 @@ def found(path: str) -> Any:
 def run_server(app: Path) -> None:
     """Run the ServerApp in the folder `app`, whatever app came with the request."""
     SERVER.run(install_nothing, lambda *args, **options: app)
+
+
+def run_link(token: str) -> None:
+    """Run a SuperLink whose control interface serves only whoever sends the token."""
+    open_to_all: Any = found(NOBODY)
+    if open_to_all is None:
+        raise SystemExit(f"fedkf: Flower {version('flwr')} has no {NOBODY}, so nothing is run")
+
+    class Holder(open_to_all):  # type: ignore[misc]
+        """Whoever holds the token."""
+
+        def validate_tokens_in_metadata(self, metadata: Any) -> Any:
+            given = [str(value) for _, value in metadata]
+            if any(hmac.compare_digest(value.encode(), token.encode()) for value in given):
+                return super().validate_tokens_in_metadata(metadata)
+            return False, None
+
+        def refresh_tokens(self, metadata: Any) -> Any:
+            return (), None
+
+    LINK.run(Holder)
 
 
 def run_client(app: Any) -> None:

@@ -1,36 +1,41 @@
-"""Certificates of a coordinator and keys of sites."""
+"""Certificates and keys of a coordinator, and keys of sites."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedkf.core.errors import UserError
+from fedkf.core.payload import write_atomically
+from fedkf.flower.private import write_secret
 
+NodeKey = ec.EllipticCurvePrivateKey
 YEARS = 5
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, from its first moment on."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.fchmod(descriptor, 0o600)  # it may have been there
-    with open(descriptor, "wb") as file:
-        file.write(content)
+SIGNING, SEALING = "signing.key", "sealing.key"
+"""A coordinator's own keys: it signs what it asks of sites, and opens what they answer."""
+PINNED = "coordinator.pub"
+"""Of a site: the public parts of its coordinator's keys, which nothing that arrives can change."""
 
 
 def make_node_key(folder: Path) -> None:
@@ -41,6 +46,108 @@ def make_node_key(folder: Path) -> None:
     )
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     (folder / "node.pub").write_bytes(public + b"\n")
+
+
+@dataclass(frozen=True)
+class CoordinatorKeys:
+    """What only the coordinator has."""
+
+    signing: Ed25519PrivateKey
+    sealing: X25519PrivateKey
+
+    @classmethod
+    def read(cls, folder: Path) -> CoordinatorKeys:
+        if not (folder / SIGNING).is_file() or not (folder / SEALING).is_file():
+            raise UserError(
+                f"{folder} has no signing key (an earlier version made it); fedkf coordinator key "
+                f"{folder} makes one, and every site must then be given its new ca.crt"
+            )
+        signing = load_pem_private_key((folder / SIGNING).read_bytes(), None)
+        sealing = load_pem_private_key((folder / SEALING).read_bytes(), None)
+        if isinstance(signing, Ed25519PrivateKey) and isinstance(sealing, X25519PrivateKey):
+            return cls(signing, sealing)
+        raise UserError(f"{folder / SIGNING} and {folder / SEALING} are not what they should be")
+
+
+@dataclass(frozen=True)
+class TrustedKeys:
+    """What a site knows of its coordinator: whose orders it obeys, and who can read its answers."""
+
+    signing: Ed25519PublicKey
+    sealing: X25519PublicKey
+
+    @classmethod
+    def parse(cls, content: bytes, where: Path) -> TrustedKeys:
+        """Of a coordinator's ca.crt, or of what a site has kept of it."""
+        blocks = re.findall(
+            rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", content, re.S
+        )
+        try:
+            found = [load_pem_public_key(block) for block in blocks]
+        except ValueError:
+            found = []
+        signing = [key for key in found if isinstance(key, Ed25519PublicKey)]
+        sealing = [key for key in found if isinstance(key, X25519PublicKey)]
+        if len(signing) != 1 or len(sealing) != 1:
+            raise UserError(
+                f"{where} does not hold the coordinator's keys; the coordinator's own ca.crt does "
+                "(one that an earlier version made, after fedkf coordinator key)"
+            )
+        return cls(signing[0], sealing[0])
+
+    def content(self) -> bytes:
+        return public_pem(self.signing) + public_pem(self.sealing)
+
+    @classmethod
+    def read(cls, folder: Path) -> TrustedKeys:
+        """Of a site's folder."""
+        file = folder / PINNED
+        if not file.is_file():
+            raise UserError(f"{file} is not there; fedkf site trust {folder} ca.crt makes it")
+        return cls.parse(file.read_bytes(), file)
+
+
+def make_coordinator_keys(folder: Path) -> None:
+    """Keys of a coordinator, in the place of those that it had; `ca.crt` takes them to sites."""
+    signing, sealing = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
+    for name, key in ((SIGNING, signing), (SEALING, sealing)):
+        write_secret(folder / name, pem(key))
+    public = TrustedKeys(signing.public_key(), sealing.public_key()).content()
+    certificate = certificate_in((folder / "ca.crt").read_bytes(), folder / "ca.crt")
+    write_atomically(folder / "ca.crt", certificate + public)
+
+
+def certificate_in(content: bytes, where: Path) -> bytes:
+    """The certificate in a file that may hold keys as well."""
+    block = rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----"
+    if not (found := re.search(block, content, re.S)):
+        raise UserError(f"{where} holds no certificate; the coordinator's ca.crt does")
+    return found.group() + b"\n"
+
+
+def node_key(folder: Path) -> NodeKey:
+    """A site's own key, with which it connects and signs."""
+    key = load_ssh_private_key((folder / "node.key").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
+
+
+def node_public_key(text: str, where: str) -> ec.EllipticCurvePublicKey:
+    """The key in a site's node.pub."""
+    try:
+        key = load_ssh_public_key(text.encode())
+    except Exception:  # of many kinds, as the text may be anything
+        key = None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise UserError(f"{where} is no key of a site; its node.pub is")
+    return key
+
+
+def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """A site's key in sixty-four letters."""
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+    return digest.finalize().hex()
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
@@ -93,8 +200,12 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     # The authority's own key is not kept: nobody can make another certificate that sites trust.
 
 
-def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def pem(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey | X25519PrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def public_pem(key: Ed25519PublicKey | X25519PublicKey) -> bytes:
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def check_host(host: str) -> None:

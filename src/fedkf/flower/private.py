@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 OWNER_ALONE = 0o077
 """A umask: files are made with mode 0600, folders and programs with 0700."""
@@ -25,3 +26,11 @@ def current_umask() -> int:
     before = os.umask(OWNER_ALONE)
     os.umask(before)
     return before
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, from its first moment on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.fchmod(descriptor, 0o600)  # it may have been there
+    with open(descriptor, "wb") as file:
+        file.write(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.extras import install
-from fedkf.flower.private import OWNER_ALONE, private
+from fedkf.flower.private import OWNER_ALONE, private, write_secret
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -76,10 +77,40 @@ def end_with_parent() -> None:
 
 def become(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Turn this process into a program of Flower's: whoever ends it, ends that."""
+    turn_into([program(name), *arguments], environment)
+
+
+def become_module(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Turn this process into a module of ours, which runs a program of Flower's in its own way."""
+    turn_into([sys.executable, "-m", name, *arguments], environment)
+
+
+def turn_into(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.umask(OWNER_ALONE)  # its database, and whatever its own children write
-    os.execve(program(name), [name, *arguments], dict(environment))
+    os.execve(command[0], list(command), dict(environment))
+
+
+def new_secret(file: Path) -> tuple[str, ...]:
+    """Options with which a program of Flower's hands tasks only to whoever knows a new secret.
+
+    Without them, whoever reaches its port is given the next task, and may act in its place.
+    """
+    write_secret(file, secrets.token_bytes(32))
+    return ("--isolation", "process", "--superexec-auth-secret-file", str(file))
+
+
+def start_executor(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Start the program that starts a process for every task of the one that this process becomes;
+    it ends with that. The first of `arguments` is where to ask for tasks."""
+    own = ["--runtime-api-address", *arguments, "--parent-pid", str(os.getpid())]
+    subprocess.Popen(
+        [program("flower-superexec"), *own],
+        env=dict(environment),
+        umask=OWNER_ALONE,
+        start_new_session=True,  # Ctrl-C is for its parent
+    )
 
 
 def flwr(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:

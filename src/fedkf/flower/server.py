@@ -14,15 +14,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid as FlowerGrid
+from flwr.serverapp import ServerApp
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.records import Round
 from fedkf.core.versions import RemoteVersions
 from fedkf.flower import internals, programs
-from fedkf.flower.carrier import RemoteEngine
+from fedkf.flower.carrier import Grid, RemoteEngine
 from fedkf.flower.coordinator import APP, VARIABLE, Coordinator, Job
+from fedkf.flower.grid import SignedGrid
 from fedkf.flower.handshake import Invitation
+from fedkf.flower.orders import Numbers
 from fedkf.flower.settings import outgoing
 from fedkf.flower.sites import Sites, gather
 from fedkf.runs.assembly import Assembly
@@ -37,7 +40,7 @@ server = ServerApp()
 
 
 @server.main()
-def carry_out_job(grid: Grid, context: Context) -> None:
+def carry_out_job(grid: FlowerGrid, context: Context) -> None:
     """Carry out the job that the run's configuration names, and say how it ended."""
     folder = os.environ.get(VARIABLE)
     if folder is None:
@@ -48,7 +51,9 @@ def carry_out_job(grid: Grid, context: Context) -> None:
     try:
         os.chdir(job.cwd)
         os.umask(job.umask)
-        execute(grid, coordinator, job)
+        numbers = Numbers(coordinator / "orders")
+        signed = SignedGrid(grid, coordinator.own_keys(), coordinator.site_keys, numbers)
+        execute(signed, coordinator, job)
         job.write(message="", exit=0)
     except BaseException as error:
         traceback.print_exc()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,13 +16,14 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
-from fedkf.core.payload import Payload
+from fedkf.core.payload import Payload, write_atomically
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 from fedkf.core.versions import Versions
 from fedkf.data import sources
 from fedkf.data.federated import FederatedData
-from fedkf.flower import programs
+from fedkf.flower import keys, programs
 from fedkf.flower.handshake import Introduction, Invitation
+from fedkf.flower.orders import Guard, Recipient
 from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal, incoming
 from fedkf.runs.assembly import Assembly
@@ -98,19 +98,36 @@ class SiteFolder:
 
     @private()
     def create(self, name: str, coordinator: str, certificate: Path) -> None:
-        from fedkf.flower.keys import make_node_key
-
         if (self / FILE).exists():
             raise UserError(f"{self.path} is a site already")
-        if not certificate.is_file():
-            raise UserError(f"--certificate {certificate} is not there; the coordinator has it")
         content = TEMPLATE.format(name=name, coordinator=coordinator)
         validate(parse_yaml(content, FILE), FILE)
+        read_certificate(certificate)
         self.path.mkdir(parents=True, exist_ok=True)
         os.chmod(self.path, 0o700)
-        shutil.copyfile(certificate, self / "ca.crt")
-        make_node_key(self.path)
+        keys.make_node_key(self.path)
+        self.trust(certificate)
         (self / FILE).write_text(content)
+
+    @private()
+    def trust(self, certificate: Path) -> None:
+        """Obey the coordinator whose ca.crt this is, from now on, and no other."""
+        authority, trusted = read_certificate(certificate)
+        write_atomically(self / "ca.crt", authority)
+        write_atomically(self / keys.PINNED, trusted.content())
+
+    def trusted(self) -> keys.TrustedKeys:
+        """The keys of its coordinator."""
+        return keys.TrustedKeys.read(self.path)
+
+    def key(self) -> keys.NodeKey:
+        """Its own key."""
+        return keys.node_key(self.path)
+
+    def guard(self, node: int) -> Guard:
+        """What stands between a message to this site, which is that node now, and its data."""
+        own = Recipient(node, keys.fingerprint(self.key().public_key()))
+        return Guard(self / "orders.json", self.trusted().signing, own)
 
     def read(self) -> Site:
         file = self / FILE
@@ -120,18 +137,30 @@ class SiteFolder:
 
     def start(self) -> NoReturn:
         """Become this site's SuperNode."""
-        site = self.read()
+        site, port = self.read(), programs.free_port()
+        self.trusted()
         own = self / "bin"
         programs.stand_in(own, "flwr-clientapp", "fedkf.flower.client")
         environment = programs.environment(self / "flwr", {VARIABLE: str(self.path)}, own)
+        secret = programs.new_secret(self / "tasks.secret")
         arguments = [
             *("--superlink", site.coordinator),
             *("--root-certificates", str(self / "ca.crt")),
             *("--auth-supernode-private-key", str(self / "node.key")),
-            *("--host", "127.0.0.1", "--port", str(programs.free_port())),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *secret,
         ]
         os.chdir(self.path)
+        programs.start_executor([f"127.0.0.1:{port}", "--insecure", *secret[2:]], environment)
         programs.become("flower-supernode", arguments, environment)
+
+
+def read_certificate(file: Path) -> tuple[bytes, keys.TrustedKeys]:
+    """A coordinator's certificate, and its keys, which travel in the same file."""
+    if not file.is_file():
+        raise UserError(f"--certificate {file} is not there; it is the coordinator's ca.crt")
+    content = file.read_bytes()
+    return keys.certificate_in(content, file), keys.TrustedKeys.parse(content, file)
 
 
 def validate(content: Any, where: str) -> Site:

@@ -1,0 +1,118 @@
+"""What a site writes down: everything that it sent, and every message that it refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from fedkf.core.errors import FedkfError
+from fedkf.flower.orders import locked
+from fedkf.flower.private import private
+
+SENT, REFUSED = "sent.jsonl", "refused.jsonl"
+PURPOSE = b"fedkf sent 1\n"
+BEGINNING = "0" * 64
+"""What the first line has in the place of the digest of the line before."""
+MOST = 1 << 22
+"""Bytes of refused.jsonl, which a stranger could fill a disk with; then a new one is begun."""
+
+
+class SentLog:
+    """SITE/sent.jsonl: a line for every answer, written before it leaves. Each is signed with the
+    site's key and names the digest of the line before, so that none can be changed, taken out or
+    put in unnoticed; but the last lines could be cut off by whoever can write to the folder."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @private()
+    def append(self, entry: Mapping[str, Any], key: ec.EllipticCurvePrivateKey) -> None:
+        with locked(self.file):
+            previous = self._last_digest()
+            content = {"time": now(), **entry, "previous": previous}
+            signature = key.sign(PURPOSE + canonical(content), ec.ECDSA(hashes.SHA384()))
+            line = json.dumps({**content, "signature": signature.hex()}) + "\n"
+            descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(line.encode())
+                file.flush()
+                os.fsync(descriptor)
+
+    def _last_digest(self) -> str:
+        if not self.file.exists() or not self.file.stat().st_size:
+            return BEGINNING
+        with open(self.file, "rb") as file:
+            file.seek(max(0, self.file.stat().st_size - (1 << 20)))
+            return digest(file.read().rstrip(b"\n").rpartition(b"\n")[2])
+
+    def check(self, key: ec.EllipticCurvePublicKey) -> int:
+        """How many answers were sent; raises where a line is not as it was written."""
+        previous, number = BEGINNING, 0
+        if not self.file.exists():
+            return 0
+        with open(self.file, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if not authentic(line, previous, key):
+                    raise FedkfError(f"{self.file}: line {number} is not what the site wrote there")
+                previous = digest(line.rstrip(b"\n"))
+        return number
+
+
+def authentic(line: bytes, previous: str, key: ec.EllipticCurvePublicKey) -> bool:
+    try:
+        content = json.loads(line)
+        signature = bytes.fromhex(content.pop("signature"))
+        key.verify(signature, PURPOSE + canonical(content), ec.ECDSA(hashes.SHA384()))
+        return bool(content["previous"] == previous)
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidSignature):
+        return False
+
+
+class RefusedLog:
+    """SITE/refused.jsonl: a numbered line for every message that was not obeyed."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @private()
+    def append(self, reason: str, about: Mapping[str, Any]) -> None:
+        with locked(self.file):
+            number = self.count() + 1
+            if self.file.exists() and self.file.stat().st_size > MOST:
+                os.replace(self.file, self.file.with_name(f"{self.file.name}.old"))
+            line = json.dumps({"number": number, "time": now(), "reason": reason, **about})
+            with open(self.file, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        print(f"fedkf site: refused message {number}: {reason} {dict(about)}", file=sys.stderr)
+
+    def count(self) -> int:
+        """How many messages were refused, ever."""
+        if not self.file.exists():
+            return 0
+        last = self.file.read_text("utf-8").rstrip("\n").rpartition("\n")[2]
+        try:
+            return int(json.loads(last)["number"])
+        except (ValueError, KeyError, TypeError):
+            return 0
+
+
+def canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,82 @@
+"""The log of what a site sent cannot be rewritten unnoticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Outcome
+
+from fedkf.core.errors import FedkfError
+from fedkf.flower.coordinator import Coordinator
+from fedkf.flower.keys import make_node_key, node_key
+from fedkf.flower.logs import BEGINNING, SentLog, digest
+from fedkf.flower.site import SiteFolder
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> SentLog:
+    """Three answers of a site."""
+    make_node_key(tmp_path)
+    made = SentLog(tmp_path / "sent.jsonl")
+    for round in (1, 2, 3):
+        made.append({"round": round, "bytes": 100}, node_key(tmp_path))
+    return made
+
+
+def test_every_line_names_the_one_before(log: SentLog, tmp_path: Path) -> None:
+    assert log.check(node_key(tmp_path).public_key()) == 3
+    lines = log.file.read_bytes().splitlines()
+    previous = [json.loads(line)["previous"] for line in lines]
+    assert previous == [BEGINNING, digest(lines[0]), digest(lines[1])]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda a, b, c: [a, b.replace(b"100", b"101"), c], 2),
+        (lambda a, b, c: [a, c], 2),
+        (lambda a, b, c: [b, c], 1),
+        (lambda a, b, c: [a, b, b, c], 3),
+        (lambda a, b, c: [a, c, b], 2),
+        (lambda a, b, c: [a, b, c, b"{}"], 4),
+        (lambda a, b, c: [a, b, c, b"null"], 4),
+        (lambda a, b, c: [a, b, c[:50]], 3),
+        (lambda a, b, c: [a, b, b"\xff" + c], 3),
+    ],
+)
+def test_a_line_that_is_changed_taken_out_or_put_in_is_named(
+    log: SentLog, tmp_path: Path, change: Callable[..., list[bytes]], line: int
+) -> None:
+    lines = log.file.read_bytes().splitlines()
+    log.file.write_bytes(b"\n".join(change(*lines)) + b"\n")
+    with pytest.raises(FedkfError, match=f"line {line} is not what the site wrote there"):
+        log.check(node_key(tmp_path).public_key())
+
+
+def test_another_sites_line_is_not_its_own(log: SentLog, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    make_node_key(tmp_path / "other")
+    log.append({"round": 4}, node_key(tmp_path / "other"))
+    with pytest.raises(FedkfError, match="line 4"):
+        log.check(node_key(tmp_path).public_key())
+
+
+def test_site_check_says_what_was_sent_and_where_the_log_is_broken(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    Coordinator(tmp_path / "coordinator").create(["127.0.0.1"], 8000)
+    site = SiteFolder(tmp_path / "site")
+    site.create("north", "127.0.0.1:8000", tmp_path / "coordinator" / "ca.crt")
+    log = SentLog(site / "sent.jsonl")
+    for round in (1, 2):
+        log.append({"round": round}, site.key())
+    outcome = cli("site", "check", site.path)
+    assert outcome.code == 0
+    assert "north has sent 2 answers (sent.jsonl is unbroken)" in outcome.out + outcome.err
+    log.file.write_bytes(log.file.read_bytes().splitlines()[1] + b"\n")
+    outcome = cli("site", "check", site.path)
+    assert outcome.code == 1
+    assert "line 1 is not what the site wrote there" in outcome.err
