@@ -8,6 +8,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -125,7 +126,7 @@ def statuses(client: object) -> dict[str, int]:
     found = {}
     for name in [name for name in dir(client) if name[0].isupper()]:
         request = get_type_hints(getattr(type(client), name))["request"]
-        found[name] = status(lambda name=name, request=request: getattr(client, name)(request()))
+        found[name] = status(partial(getattr(client, name), request()))
     return found
 
 
