@@ -230,7 +230,7 @@ def test_its_data_must_fit_the_classes_and_its_paths_stay(
 
 def test_state_continues_from_the_version_that_is_named_and_others_go(make: Make) -> None:
     def versions(host: Host) -> list[str]:
-        return sorted(p.name for p in host.states.folder.iterdir())
+        return sorted(p.name for p in host.states.folder.glob("*.safetensors"))
 
     host = make()
     assert host.perform(call(), down(host), []).wrote_state
@@ -246,6 +246,22 @@ def test_state_continues_from_the_version_that_is_named_and_others_go(make: Make
     assert versions(again) == ["4-2.1.safetensors", "4-3.1.safetensors"]
     with pytest.raises(SiteRefusal, match="not on its disk any more"):
         again.perform(call(start="1.1", version="4.1"), down(again), ["3.1"])
+
+
+def test_a_call_that_is_repeated_after_a_crash_goes_on_where_it_was(make: Make) -> None:
+    host = make()
+    first = host.perform(call(), down(host), []).upload
+    (turn,) = host.states.folder.glob("*.turn")
+    assert turn.stat().st_mode & 0o077 == 0
+    written = turn.stat().st_mtime_ns
+    again = make()  # a process of its own for every message
+    second = again.perform(call(), down(again), []).upload
+    assert first is not None
+    assert second is not None
+    assert second.to_bytes() == first.to_bytes()
+    assert turn.stat().st_mtime_ns == written  # no epoch was left to do
+    make().perform(call(version="2.1"), down(host), [])
+    assert not turn.exists()
 
 
 def test_the_coordinator_knows_what_a_site_must_keep(tmp_path: Path) -> None:

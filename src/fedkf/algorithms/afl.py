@@ -32,6 +32,7 @@ class AFL(Algorithm):
     """w ← Σ_S λ_k w_k / Σ_S λ_k, λ ← projection of λ + γ F onto the simplex."""
 
     name: ClassVar[str] = "afl"
+    continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {

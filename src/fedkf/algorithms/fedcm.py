@@ -23,6 +23,7 @@ class FedCM(Algorithm):
     """Local steps go down α g + (1 − α) Δ; Δ ← Σ p_k (w − w_k) / (η τ_k), τ_k the steps taken."""
 
     name: ClassVar[str] = "fedcm"
+    continues: ClassVar[bool] = True
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Algorithm.client_steps,
         "local_update": ("weights", "steps/count"),

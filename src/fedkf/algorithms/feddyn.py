@@ -25,6 +25,7 @@ class FedDyn(Algorithm):
     """
 
     name: ClassVar[str] = "feddyn"
+    continues: ClassVar[bool] = True
     alpha: float = option(0.01, "α, how strongly local models are held", above=0)
 
     def start(self, server: Server) -> State:

@@ -28,6 +28,7 @@ class FedFV(Algorithm):
     """
 
     name: ClassVar[str] = "fedfv"
+    continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {

@@ -27,6 +27,7 @@ class FedGKD(Algorithm):
     """
 
     name: ClassVar[str] = "fedgkd"
+    continues: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "text": dict(wait=False),
         "released": dict(wait=True),

@@ -31,6 +31,7 @@ class FedKF(Algorithm):
     """FedKF; `teacher: aca` makes the communication-efficient variant FedKF-."""
 
     name: ClassVar[str] = "fedkf"
+    continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     uses_generator: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -30,6 +30,7 @@ class FedKFServer(FedKF):
     """The generator takes n steps of L_G a round on the server and stands still on the clients."""
 
     name: ClassVar[str] = "fedkf-server"
+    continues: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         kind: {key: value for key, value in options.items() if key != "resample"}
         for kind, options in FedKF.fidelity.items()

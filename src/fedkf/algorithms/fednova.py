@@ -21,6 +21,7 @@ class FedNova(Algorithm):
     """w ← w − (Σ p_k τ_k) Σ p_k (w − w_k) / τ_k, with τ_k the norm of the steps' weights."""
 
     name: ClassVar[str] = "fednova"
+    continues: ClassVar[bool] = True
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Algorithm.client_steps,
         "local_update": ("weights", "steps/count"),

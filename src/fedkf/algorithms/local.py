@@ -21,6 +21,7 @@ class Local(Algorithm):
     """No federation: what the others are to be compared with, site by site."""
 
     name: ClassVar[str] = "local"
+    continues: ClassVar[bool] = True
     shared_model: ClassVar[bool] = False
 
     def local_update(self, client: Client, down: Payload) -> Payload:

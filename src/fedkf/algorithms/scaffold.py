@@ -23,6 +23,7 @@ class Scaffold(Algorithm):
     """Local steps go down g − c_k + c; clients count alike, as in the paper's Algorithm 1."""
 
     name: ClassVar[str] = "scaffold"
+    continues: ClassVar[bool] = True
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Algorithm.client_steps,
         "local_update": ("weights", "control"),

@@ -24,6 +24,7 @@ class TERM(Algorithm):
     """Minimises (1/t) log Σ p_k e^(t F_k): w ← Σ n_k e^(t F_k) w_k / Σ n_k e^(t F_k)."""
 
     name: ClassVar[str] = "term"
+    continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {

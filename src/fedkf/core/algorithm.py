@@ -61,6 +61,9 @@ class Algorithm:
     """Distils on generated samples, so the model's features are needed too."""
     uses_features: ClassVar[bool] = False
     """Works on the model's features, so that a model without any is refused beforehand."""
+    continues: ClassVar[bool] = True
+    """Between two epochs, local training keeps nothing but what `Client` and `Samples` do, so that
+    after a crash it can go on. A class that overrides any of its methods says it again."""
     tiny: ClassVar[Mapping[str, Any]] = {}
     """Hyperparameters that spare the server work, with the same messages and passes on clients."""
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from fedkf.core.random import GlobalStream
 from fedkf.core.samples import Samples, Sampling
 from fedkf.core.signals import ENDINGS, watched_signals
 from fedkf.core.task import Task, Training, copy_of
+from fedkf.core.turn import Turn
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 
 if TYPE_CHECKING:
@@ -56,13 +59,18 @@ class Client:
         self.size = len(data.labels)
         self.state = state
         self.steps = 0
-        self._aside = GlobalStream(task.streams.integer("aside", round, id), task.device)
-        self._losses: dict[str, Tensor] = {}
-        self._logged: Counter[str] = Counter()
+        self.aside_stream = GlobalStream(task.streams.integer("aside", round, id), task.device)
+        self.losses: dict[str, Tensor] = {}
+        self.logged: Counter[str] = Counter()
+        self.generators: list[torch.Generator] = []
+        self.source: Samples | None = None
+        self.turn: Turn | None = None
+        """Where training is kept from epoch to epoch, if it is."""
 
     def random(self, purpose: str) -> torch.Generator:
         """A random stream of this client, this round and this purpose."""
-        return self.task.streams.torch_generator(purpose, self.round, self.id)
+        self.generators.append(self.task.streams.torch_generator(purpose, self.round, self.id))
+        return self.generators[-1]
 
     # -- local training -------------------------------------------------------------------------
 
@@ -93,15 +101,23 @@ class Client:
         Batch normalisation cannot train on a single sample: a model that has it passes over such a
         batch, and a client with nothing else repeats its sample.
         """
-        training = self.task.training
+        training, turn = self.task.training, self.turn if purpose == "batches" else None
         if own:
             training = replace(training, steps_per_epoch=None)
-        for index in batch_indices(self.size, training, self.random(purpose)):
+        random = self.task.streams.torch_generator(purpose, self.round, self.id)
+        epoch = training.steps_per_epoch or math.ceil(self.size / training.batch_size)
+        done = turn.restore(self) if turn is not None else 0
+        indices = batch_indices(self.size, training, random)
+        for number, index in enumerate(itertools.islice(indices, done, None), done):
+            if turn is not None and number > done and number % epoch == 0:
+                turn.keep(self, number)
             if len(index) == 1 and self._normalises_batches:
                 if self.size > 1:
                     continue
                 index = index.repeat(2)
             yield self.data.images[index], self.data.labels[index]
+        if turn is not None and done < training.local_epochs * epoch:
+            turn.keep(self, training.local_epochs * epoch)
 
     def step(self, loss: Tensor) -> None:
         """One step of the local model down `loss`."""
@@ -115,12 +131,12 @@ class Client:
         """Add to the sums whose means are reported; stays on the device, so nothing waits."""
         for name, value in losses.items():
             value = value.detach()
-            self._losses[name] = self._losses[name] + value if name in self._losses else value
-            self._logged[name] += 1
+            self.losses[name] = self.losses[name] + value if name in self.losses else value
+            self.logged[name] += 1
 
     def upload(self, **groups: dict[str, Any]) -> Payload:
         """The upload after training: the local model's weights, mean losses, and `groups`."""
-        losses = {name: float(total) / self._logged[name] for name, total in self._losses.items()}
+        losses = {name: float(total) / self.logged[name] for name, total in self.losses.items()}
         upload = Payload().add("weights", copy_of(self.model), base="weights")
         for name, values in {"monitoring": losses, **groups}.items():
             upload.add(name, values)
@@ -137,7 +153,8 @@ class Client:
 
     def samples(self) -> Samples:
         """Where the inputs of distillation come from; continues from this client's state."""
-        return self.task.part(Sampling).source(self)
+        self.source = self.task.part(Sampling).source(self)
+        return self.source
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -152,7 +169,7 @@ class Client:
         for module in tracking:
             module.track_running_stats = False
         try:
-            with self._aside.active():
+            with self.aside_stream.active():
                 yield
         finally:
             for module in tracking:
@@ -203,7 +220,12 @@ class Reply:
 
 
 class ClientHost:
-    """Runs steps for any client whose data it holds. Every engine's client side is one of these."""
+    """Runs steps for any client whose data it holds. Every engine's client side is one of these.
+
+    Where it `keeps_turns`, a call that is repeated after a crash goes on after its last epoch.
+    """
+
+    keeps_turns = False
 
     def __init__(
         self,
@@ -238,6 +260,8 @@ class ClientHost:
             try:
                 client = Client(call.client, call.round, self.data(call.client), self.task, state)
                 down = wire if call.step == "evaluate" else self.codec.decode_down(wire)
+                if self.keeps_turns and call.step != "evaluate":
+                    client.turn = Turn.of(self.states.folder, call, wire, self.algorithm)
                 seed = self.task.streams.integer(f"global {call.step}", call.round, call.client)
                 with GlobalStream(seed, self.task.device).active():
                     upload: Payload = getattr(self.algorithm, call.step)(client, down)

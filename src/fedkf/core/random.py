@@ -45,26 +45,28 @@ class GlobalStream:
 
     def __init__(self, seed: int, device: str) -> None:
         self._seed, self._cuda = seed, device if device.startswith("cuda") else None
-        self._ours: list[torch.Tensor] | None = None
+        self.ours: list[torch.Tensor] | None = None
+        """Our state while it rests; None before the first time."""
 
-    def _get(self) -> list[torch.Tensor]:
+    def current(self) -> list[torch.Tensor]:
+        """PyTorch's state now, whosever it is."""
         states = [torch.get_rng_state()]
         return [*states, torch.cuda.get_rng_state(self._cuda)] if self._cuda else states
 
-    def _set(self, states: list[torch.Tensor]) -> None:
+    def set_current(self, states: list[torch.Tensor]) -> None:
         torch.set_rng_state(states[0])
         if self._cuda:
             torch.cuda.set_rng_state(states[1], self._cuda)
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        theirs = self._get()
-        if self._ours is None:
+        theirs = self.current()
+        if self.ours is None:
             torch.manual_seed(self._seed)
         else:
-            self._set(self._ours)
+            self.set_current(self.ours)
         try:
             yield
         finally:
-            self._ours = self._get()
-            self._set(theirs)
+            self.ours = self.current()
+            self.set_current(theirs)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from fedkf.core.payload import Payload
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fedkf.core.client import Client
-    from fedkf.core.payload import Payload
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,15 @@ class Samples:
     """
 
     reuse = 1
+    continues: ClassVar[bool] = False
+    """Whether `progress` and the client's random streams are all that the next batch depends on; a
+    class that overrides the methods of one that says so says it again."""
 
     def __init__(self, client: Client) -> None:
         settings = client.task.part(Sampling)
         self.count = settings.batch_size or client.task.training.batch_size
         self.reuse = settings.reuse
+        client.source = self
 
     def draw(self) -> Tensor:
         """A batch of inputs, normalised as the data is."""
@@ -47,3 +52,10 @@ class Samples:
     def state(self) -> Payload | None:
         """What to keep for this client; private, it never leaves the client."""
         return None
+
+    def progress(self) -> Payload:
+        """What training in the middle of a turn must have to go on with these samples."""
+        return Payload()
+
+    def resume(self, kept: Payload) -> None:
+        """Go on from what `progress` gave."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -61,6 +61,8 @@ class GeneratedSamples(Samples):
 class FrozenGenerator(GeneratedSamples):
     """Draws from a generator that came down and does not learn here."""
 
+    continues: ClassVar[bool] = True  # batches are normalised by their own statistics
+
     def draw(self) -> Tensor:
         with torch.no_grad():
             return super().draw()
@@ -68,6 +70,8 @@ class FrozenGenerator(GeneratedSamples):
 
 class TrainedGenerator(GeneratedSamples):
     """The paper's source: a generator of the client's own, trained with Adam round after round."""
+
+    continues: ClassVar[bool] = True
 
     def __init__(self, client: Client) -> None:
         settings, kept = client.task.part(Generation), client.state
@@ -94,3 +98,11 @@ class TrainedGenerator(GeneratedSamples):
     def state(self) -> Payload:
         adam = memory_of(self.optimizer, self.generator)
         return Payload(generator=copy_of(self.generator), adam=adam)
+
+    def progress(self) -> Payload:
+        return self.state().add("count", {"drawn": self.drawn})
+
+    def resume(self, kept: Payload) -> None:
+        self.generator.load_state_dict(kept["generator"])
+        remember(self.optimizer, self.generator, kept["adam"])
+        self.drawn = int(kept.number("count", "drawn"))

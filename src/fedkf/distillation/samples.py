@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch.nn import functional as F
@@ -41,6 +41,8 @@ class FreeSamples(Samples):
 class Noise(FreeSamples):
     """Uniform noise; for inputs that are no images, normal noise."""
 
+    continues: ClassVar[bool] = True
+
     def make(self) -> Tensor:
         size = (self.count, *self.task.shape)
         if len(size) == 4:
@@ -51,6 +53,7 @@ class Noise(FreeSamples):
 class Field(FreeSamples):
     """Smooth random fields: coarse noise, enlarged, with the contrast of drawings."""
 
+    continues: ClassVar[bool] = True
     coarseness = 4
 
     def make(self) -> Tensor:
@@ -64,6 +67,7 @@ class Field(FreeSamples):
 class Drawing(FreeSamples):
     """Random blots and lines: smooth fields of several scales above or around a random height."""
 
+    continues: ClassVar[bool] = True
     scales = (3, 5, 8, 12)
 
     def make(self) -> Tensor:
@@ -83,6 +87,7 @@ class Drawing(FreeSamples):
 class Warp(FreeSamples):
     """The client's own images under random affine maps, laid over each other in pairs."""
 
+    continues: ClassVar[bool] = True
     strength = 0.35
 
     def __init__(self, client: Client) -> None:

@@ -265,7 +265,9 @@ class Host:
         self.states.keep_only(call.client, keep)
         if call.start is not None and not self.states.path(call.client, call.start).exists():
             raise SiteRefusal("its private state of that round is not on its disk any more")
-        reply = Assembly.of(config, self.data).only_host(self.data, self.states).perform(call, down)
+        host = Assembly.of(config, self.data).only_host(self.data, self.states)
+        host.keeps_turns = True
+        reply = host.perform(call, down)
         assert reply.upload is not None
         return Reply(call, self.released(call, reply.upload), reply.wrote_state)
 
