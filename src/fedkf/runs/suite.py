@@ -178,8 +178,8 @@ def comparable(config: Config) -> dict[str, Any]:
     if source == "npz" and path is not None:
         stem = Path(path).stem
         flat["data.source"] = stem if stem in DATASETS else f"npz {path}"
-    elif source == "folder":
-        flat["data.source"] = f"folder {path}"
+    elif path is not None:
+        flat["data.source"] = f"{source} {path}"
     flat.pop("data.class_names")
     flat.pop("generator.preset", None)  # what it stands for is spelled out beside it
     if not algorithms.get(config.algorithm.name).uses_generator:
