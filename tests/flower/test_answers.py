@@ -26,7 +26,7 @@ from fedkf.flower.keys import make_node_key
 from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
 from fedkf.flower.messages import make_call, packed, unpacked
 from fedkf.flower.orders import Numbers
-from fedkf.flower.settings import outgoing
+from fedkf.flower.settings import SiteRefusal, outgoing
 from fedkf.flower.site import VARIABLE, Host, SiteFolder
 from fedkf.flower.sites import Sites, gather
 from fedkf.runs.config import resolve
@@ -217,6 +217,28 @@ def test_a_stranger_gets_nothing_and_is_named(pair: Pair) -> None:
     assert refusals(pair)[1]["run"] == "1"
     assert sorted((pair.site / "state").rglob("*")) == before
     assert SentLog(pair.site / SENT).check(pair.site.key().public_key()) == 1
+
+
+@pytest.mark.parametrize("file", ["coordinator.pub", "node.key", "sent.jsonl"])
+def test_where_a_site_cannot_answer_as_it_must_it_says_nothing(pair: Pair, file: str) -> None:
+    pair.invite()
+    (pair.site / file).unlink()
+    (pair.site / file).mkdir()
+    context = Context(1, NODE, {}, RecordDict(), {})
+    grid = pair.grid()
+    caught: list[str] = []
+
+    def node(message: Message) -> None:
+        with pytest.raises(SiteRefusal) as error:
+            client(message, context)
+        caught.append(str(error.value))
+
+    pair.board.nodes[NODE] = node  # type: ignore[assignment]
+    query = Message(RecordDict({"call": ConfigRecord(pair.head())}), NODE, MessageType.QUERY)
+    grid.push_messages([query])
+    assert len(caught) == 1
+    assert str(pair.site.path) not in caught[0]
+    assert "its own log" in caught[0]
 
 
 def test_a_captured_message_is_of_no_use(pair: Pair) -> None:

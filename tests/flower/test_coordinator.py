@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Settings
+from conftest import Outcome, Settings
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.error import Error
 from switchboard import Node, Switchboard
@@ -21,6 +21,7 @@ from fedkf.core.records import Round, Score
 from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
 from fedkf.flower.programs import free_port
 from fedkf.flower.server import execute, server
+from fedkf.flower.site import SiteFolder
 from fedkf.flower.sites import Sites, gather
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
@@ -187,6 +188,37 @@ def test_a_host_that_is_none_is_refused_before_anything_is_made(tmp_path: Path, 
     with pytest.raises(UserError, match="must be a name or an address alone"):
         Coordinator(tmp_path / "new").create([host], 8000)
     assert not (tmp_path / "new").exists()
+
+
+def test_what_an_earlier_version_made_is_told_what_it_lacks(
+    coordinator: Coordinator, job: Submitted, cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    def submit() -> None:
+        coordinator.submit(job().config(), tmp_path / "run", False, 1)
+
+    (coordinator / "sites.json").write_text('{"north": 7}')
+    with pytest.raises(UserError, match=r"the key of north was not kept .* remove it, and add it"):
+        submit()
+    before = (coordinator / "ca.crt").read_bytes()
+    for name in ("signing.key", "sealing.key"):
+        (coordinator / name).unlink()
+    for command in (submit, lambda: coordinator.start("127.0.0.1")):
+        with pytest.raises(UserError, match=r"has no signing key .* fedkf coordinator key"):
+            command()
+    outcome = cli("coordinator", "key", coordinator.path)
+    assert outcome.code == 0
+    after = (coordinator / "ca.crt").read_bytes()
+    assert after != before
+    assert after.split(b"-----END CERT")[0] == before.split(b"-----END CERT")[0]
+    site = SiteFolder(tmp_path / "site")
+    (tmp_path / "old.crt").write_bytes(before)
+    site.create("north", "127.0.0.1:8000", tmp_path / "old.crt")
+    assert cli("site", "trust", site.path, coordinator / "ca.crt").code == 0
+    ours = coordinator.own_keys().signing.public_key()
+    assert site.trusted().signing == ours
+    (tmp_path / "other.pub").write_text("ssh-rsa AAAA")
+    with pytest.raises(UserError, match=r"is no key of a site; its node\.pub is"):
+        coordinator.add("south", tmp_path / "other.pub")
 
 
 def test_a_run_finds_what_lies_beside_its_study(

@@ -56,6 +56,16 @@ def test_a_line_that_is_changed_taken_out_or_put_in_is_named(
         log.check(node_key(tmp_path).public_key())
 
 
+def test_a_line_that_a_crash_cut_off_was_never_sent(log: SentLog, tmp_path: Path) -> None:
+    whole = log.file.read_bytes()
+    log.file.write_bytes(whole + whole[:30])
+    with pytest.raises(FedkfError, match="line 4"):
+        log.check(node_key(tmp_path).public_key())
+    log.append({"round": 4}, node_key(tmp_path))
+    assert log.check(node_key(tmp_path).public_key()) == 4
+    assert log.file.read_bytes().startswith(whole)
+
+
 def test_another_sites_line_is_not_its_own(log: SentLog, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     make_node_key(tmp_path / "other")

@@ -66,12 +66,21 @@ client.evaluate()(step)
 def obey(message: Message, context: Context, work: Callable[[SiteFolder], Answer]) -> Message:
     """Do what the coordinator ordered, and nothing that anybody else asks for.
 
-    Whatever is answered, the reason of a refusal as well, is for the coordinator alone.
+    Whatever is answered, the reason of a refusal as well, is for the coordinator alone. What is
+    raised is seen by Flower, and so by others.
     """
     path = os.environ.get(VARIABLE)
     if path is None:
         raise SiteRefusal("it was not started with fedkf site start")
-    folder = SiteFolder(Path(path))
+    try:
+        return answered(SiteFolder(Path(path)), message, context, work)
+    except Exception as error:
+        raise SiteRefusal(reason(error)) from None
+
+
+def answered(
+    folder: SiteFolder, message: Message, context: Context, work: Callable[[SiteFolder], Answer]
+) -> Message:
     order = digest_of(message)
     try:
         folder.guard(context.node_id).check(message)

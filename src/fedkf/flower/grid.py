@@ -29,7 +29,8 @@ class SignedGrid:
         self._asked: dict[str, tuple[str, ec.EllipticCurvePublicKey]] = {}
 
     def get_node_ids(self) -> list[int]:
-        return [node for node in self.grid.get_node_ids() if node in self.sites()]
+        known = self.sites()
+        return [node for node in self.grid.get_node_ids() if node in known]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Sign and send; a message to a site that was removed meanwhile is not accepted."""

@@ -38,6 +38,7 @@ class SentLog:
     @private()
     def append(self, entry: Mapping[str, Any], key: ec.EllipticCurvePrivateKey) -> None:
         with locked(self.file):
+            self._drop_torn_line()
             previous = self._last_digest()
             content = {"time": now(), **entry, "previous": previous}
             signature = key.sign(PURPOSE + canonical(content), ec.ECDSA(hashes.SHA384()))
@@ -48,12 +49,23 @@ class SentLog:
                 file.flush()
                 os.fsync(descriptor)
 
-    def _last_digest(self) -> str:
-        if not self.file.exists() or not self.file.stat().st_size:
-            return BEGINNING
+    def _end(self) -> bytes:
+        """The last lines."""
+        if not self.file.exists():
+            return b""
         with open(self.file, "rb") as file:
             file.seek(max(0, self.file.stat().st_size - (1 << 20)))
-            return digest(file.read().rstrip(b"\n").rpartition(b"\n")[2])
+            return file.read()
+
+    def _drop_torn_line(self) -> None:
+        """A line that a crash cut off in its middle was of an answer that did not leave."""
+        torn = self._end().rpartition(b"\n")[2]
+        if torn:
+            os.truncate(self.file, self.file.stat().st_size - len(torn))
+
+    def _last_digest(self) -> str:
+        last = self._end().rstrip(b"\n").rpartition(b"\n")[2]
+        return digest(last) if last else BEGINNING
 
     def check(self, key: ec.EllipticCurvePublicKey) -> int:
         """How many answers were sent; raises where a line is not as it was written."""
@@ -62,7 +74,7 @@ class SentLog:
             return 0
         with open(self.file, "rb") as file:
             for number, line in enumerate(file, 1):
-                if not authentic(line, previous, key):
+                if not line.endswith(b"\n") or not authentic(line, previous, key):
                     raise FedkfError(f"{self.file}: line {number} is not what the site wrote there")
                 previous = digest(line.rstrip(b"\n"))
         return number
