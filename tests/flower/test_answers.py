@@ -233,7 +233,7 @@ def test_where_a_site_cannot_answer_as_it_must_it_says_nothing(pair: Pair, file:
             client(message, context)
         caught.append(str(error.value))
 
-    pair.board.nodes[NODE] = node  # type: ignore[assignment]
+    pair.board.nodes[NODE] = node
     query = Message(RecordDict({"call": ConfigRecord(pair.head())}), NODE, MessageType.QUERY)
     grid.push_messages([query])
     assert len(caught) == 1
