@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 LEAN := $(VENV)/.lean
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: setup demo test test-browser test-deployment fuzz lint format bench clean
+.PHONY: setup demo test test-browser test-deployment fuzz lint format bench mutants clean
 
 setup: $(READY)
 
@@ -57,6 +57,10 @@ bench: setup
 	@$(BIN)/python benchmarks/rounds.py $(if $(BENCH_PYTHON),--python $(BENCH_PYTHON))
 	@$(BIN)/python benchmarks/scale.py
 	@$(BIN)/python benchmarks/messages.py
+
+# Wrong rules, one at a time, which the tests must notice; NAMES chooses modules. About an hour.
+mutants: setup
+	@$(BIN)/python benchmarks/mutants $(NAMES)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
