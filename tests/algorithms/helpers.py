@@ -44,7 +44,8 @@ def server(lr: float = 0.5, momentum: float = 0.0, clients: int = 4) -> Any:
     """As much of a server as aggregation looks at."""
     training = Training(lr=lr, momentum=momentum)
     task = SimpleNamespace(training=training, parameters=["w"])
-    return SimpleNamespace(task=task, sizes=dict.fromkeys(range(clients), 1))
+    sizes = dict.fromkeys(range(clients), 1)
+    return SimpleNamespace(task=task, sizes=sizes, mean=weighted_mean)
 
 
 def linear() -> nn.Module:

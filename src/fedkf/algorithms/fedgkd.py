@@ -33,6 +33,7 @@ class FedGKD(Algorithm):
         "released": dict(wait=True),
     }
     tiny: ClassVar[Mapping[str, Any]] = dict(buffer=2, wait=False)
+    means_by_server: ClassVar[bool] = True
 
     gamma: float = option(0.2, "γ, weight of the distillation, which counts half", at_least=0)
     buffer: int = option(5, "M, how many of the last global models teach", at_least=1)

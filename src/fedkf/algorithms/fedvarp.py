@@ -37,7 +37,7 @@ def fresh_and_stale(
     """w − mean over S of (Δ_k − β y_k) − β · mean over all of y_k; remembers the new updates."""
     updates, nothing = server.memory("updates"), zeros_like(start)
     everybody = updates.mean("all", nothing) or nothing
-    seen = [(u.size, updates.slots[u.client]) for u in uploads if u.client in updates.slots]
+    seen = [(u.size, updates.slots[u.client]) for u in uploads if updates.counts(u.client)]
     unseen = sum(u.size for u in uploads) - sum(size for size, _ in seen)
     old = weighted_mean([*seen, (unseen, nothing)])
     fresh = weighted_mean((u.size, u["weights"]) for u in uploads)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, State, option
-from fedkf.core.payload import Payload, weighted_mean
+from fedkf.core.payload import Payload
 from fedkf.core.task import copy_of
 from fedkf.models.projection import Projected, make_head
 
@@ -63,8 +63,10 @@ class MOON(Algorithm):
         client.state = Payload(weights=upload["weights"], head=upload["head"])
         return upload
 
+    means_by_server: ClassVar[bool] = True
+
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
-        heads = weighted_mean((u.size, u["head"]) for u in uploads)
+        heads = server.mean((u.size, u["head"]) for u in uploads)
         return super().aggregate(server, state, uploads).replace(head=heads)
 
     def first(self, task: Task) -> Payload:

@@ -64,6 +64,11 @@ class Algorithm:
     continues: ClassVar[bool] = True
     """Between two epochs, local training keeps nothing but what `Client` and `Samples` do, so that
     after a crash it can go on. A class that overrides any of its methods says it again."""
+    means_by_server: ClassVar[bool] = True
+    """Its `aggregate` takes no mean but `server.mean`, so that a robust one can take its place.
+
+    A class with an `aggregate` of its own says so anew.
+    """
     tiny: ClassVar[Mapping[str, Any]] = {}
     """Hyperparameters that spare the server work, with the same messages and passes on clients."""
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -92,7 +97,7 @@ class Algorithm:
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         """The next state from the accepted uploads, which come in the order of client ids."""
-        return state.replace(weights=weighted_mean((u.size, u["weights"]) for u in uploads))
+        return state.replace(weights=server.mean((u.size, u["weights"]) for u in uploads))
 
     def model(self, state: State) -> Weights:
         """The algorithm's own global model: the readout "aca"."""
@@ -134,6 +139,12 @@ class Algorithm:
 
     given: ClassVar[frozenset[str]] = frozenset()
     """The hyperparameters that this object was given; the others are defaults."""
+
+    @classmethod
+    def takes_robust_means(cls) -> bool:
+        """Whether another mean may take the place of the one by size."""
+        owner = next(kind for kind in cls.__mro__ if "aggregate" in vars(kind))
+        return bool(vars(owner).get("means_by_server", False))
 
     # -- hyperparameters ------------------------------------------------------------------------
 

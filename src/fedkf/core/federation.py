@@ -19,8 +19,8 @@ from fedkf.core.payload import Payload, Weights
 from fedkf.core.records import Round, Score
 from fedkf.core.server import Counts, Server
 
-OVERALL = "overall"
-"""The name of T1's memory."""
+OVERALL, DEFENCE = "overall", "defence"
+"""The names of T1's memory and of what the defence remembers."""
 FINAL, MEMORY = "final-", "memory-"
 """What the names of a checkpoint's payloads begin with: readouts after the last round, memories."""
 
@@ -101,6 +101,8 @@ class Federation:
             self.server.overall = saved.payloads[OVERALL]["weights"]
         else:
             self._remember_overall()
+        if DEFENCE in saved.payloads:
+            self.server.defence.restore(saved.payloads[DEFENCE])
         finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
         if finals and saved.round == self.schedule.rounds:
             self.final = {name.removeprefix(FINAL): weights for name, weights in finals.items()}
@@ -152,6 +154,7 @@ class Federation:
             scores,
             {**self._losses(), **drift(sent, server.trained)},
             {way: after[way] - before[way] for way in after},
+            moves=server.moves,
         )
         self.done = round
         clock.laps["train"] = server.seconds_training
@@ -176,13 +179,14 @@ class Federation:
         kept = {"start": start, "state": state, **memories, **finals}
         if self.schedule.inactive == "global" and self.server.overall is not None:
             kept[OVERALL] = Payload(weights=self.server.overall)
-        return kept
+        remembered = self.server.defence.state()
+        return {**kept, DEFENCE: remembered} if list(remembered) else kept
 
     def _update_overall(self, sent: Weights) -> None:
         """T1: the round's uploads replace their clients' slots, and the mean is taken anew."""
         server = self.server
         if self.schedule.inactive == "global":
-            server.overall = with_global(server.trained, server.sizes, sent)
+            server.overall = with_global(server.trained, server.sizes, sent, server.defence.centre)
             return
         for client in sorted(server.trained):
             server.memory(OVERALL).put(client, server.trained[client])
@@ -190,7 +194,7 @@ class Federation:
 
     def _remember_overall(self) -> None:
         mean = self.server.memory(OVERALL).mean(
-            self.schedule.scope, self.server.task.initial_weights
+            self.schedule.scope, self.server.task.initial_weights, self.server.defence.centre
         )
         self.server.overall = mean
 

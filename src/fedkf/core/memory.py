@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, Protocol
 
 import torch
 
 from fedkf.core.payload import Payload, Weights
+from fedkf.core.robust import Centre
 from fedkf.core.versions import Versions
 
 Scope = Literal["all", "seen"]
@@ -34,6 +35,8 @@ class Memory:
     def __init__(self, slots: Slots, sizes: Mapping[int, int]) -> None:
         self.slots, self.sizes = slots, sizes
         self.total = sum(sizes.values())
+        self.quarantined: set[int] = set()
+        """Clients whose slot is filled and left out of the mean until it is filled anew."""
         self._sum: Weights = {}
         self._integers: Weights = {}
         self._seen_size = 0
@@ -43,18 +46,46 @@ class Memory:
     def put(self, client: int, value: Weights) -> None:
         """Replace the client's slot."""
         size = self.sizes[client]
-        if client in self.slots:
+        if self.counts(client):
             self._add(self.slots[client], -size)
         else:
             self._seen_size += size
         self._add(value, size)
         self.slots[client] = value
+        self.quarantined.discard(client)
         if self._largest < 0 or (size, -client) >= (self.sizes[self._largest], -self._largest):
             self._largest = client
             self._integers = {k: v for k, v in value.items() if not v.is_floating_point()}
         self._updates += 1
         if self._updates >= max(64, len(self.slots)):
             self._recompute()
+
+    def counts(self, client: int) -> bool:
+        """Whether the client's slot is part of the mean."""
+        return client in self.slots and client not in self.quarantined
+
+    def quarantine(self, clients: Iterable[int]) -> None:
+        """Leave these clients' slots out of the mean until they are filled anew.
+
+        The sum is taken anew from the other slots: beside a huge lie their digits may be lost.
+        """
+        suspects = [client for client in clients if self.counts(client)]
+        if not suspects:
+            return
+        self.quarantined.update(suspects)
+        self._seen_size -= sum(self.sizes[client] for client in suspects)
+        self._recompute()
+        if self._largest in suspects:
+            self._find_largest()
+
+    def _counted(self) -> list[int]:
+        return [client for client in sorted(self.slots) if client not in self.quarantined]
+
+    def _find_largest(self) -> None:
+        """Integers are those of the largest client whose slot counts."""
+        self._largest = max(self._counted(), key=lambda k: (self.sizes[k], -k), default=-1)
+        slot = self.slots[self._largest] if self._largest >= 0 else {}
+        self._integers = {k: v for k, v in slot.items() if not v.is_floating_point()}
 
     def _add(self, value: Weights, factor: int) -> None:
         for name, tensor in value.items():
@@ -65,24 +96,31 @@ class Memory:
 
     def _recompute(self) -> None:
         self._sum, self._updates = {}, 0
-        for client in sorted(self.slots):
+        for client in self._counted():
             self._add(self.slots[client], self.sizes[client])
 
-    def mean(self, scope: Scope, start: Weights) -> Weights | None:
+    def mean(self, scope: Scope, start: Weights, centre: Centre | None = None) -> Weights | None:
         """The size-weighted mean of the slots, or None while none is filled.
 
         `seen` takes the clients seen so far; `all` lets every other client stand in with `start`.
+        A robust `centre` stands in for the mean of the clients seen; it reads all slots.
         """
         if not self._seen_size:
             return None
-        absent = self.total - self._seen_size if scope == "all" else 0
+        sums, integers = self._sum, self._integers
+        if centre is not None:
+            middle = centre([self.slots[client] for client in self._counted()])
+            sums = {name: middle[name].double() * self._seen_size for name in self._sum}
+            integers = middle
+        left_out = sum(self.sizes[client] for client in self.quarantined)
+        absent = self.total - left_out - self._seen_size if scope == "all" else 0
         mean: Weights = {}
         for name, first in start.items():
-            if name in self._sum:
-                total = self._sum[name] + absent * first.double()
+            if name in sums:
+                total = sums[name] + absent * first.double()
                 mean[name] = (total / (self._seen_size + absent)).to(first.dtype)
             else:
-                mean[name] = self._integers[name]
+                mean[name] = integers[name]
         return mean
 
     def state(self) -> Payload:
@@ -93,13 +131,18 @@ class Memory:
             "updates": self._updates,
             "total": self.total,
         }
-        return Payload(sum=self._sum, integers=self._integers, about=about)
+        kept = Payload(sum=self._sum, integers=self._integers, about=about)
+        if self.quarantined:
+            kept.add("quarantined", {"clients": torch.tensor(sorted(self.quarantined))})
+        return kept
 
     def restore(self, state: Payload) -> None:
         self._sum, self._integers = state["sum"], state["integers"]
         self._seen_size = int(state.number("about", "seen"))
         self._largest = int(state.number("about", "largest"))
         self._updates = int(state.number("about", "updates"))
+        if "quarantined" in state:
+            self.quarantined = set(state["quarantined"]["clients"].tolist())
 
 
 class SlotFiles:

@@ -7,20 +7,27 @@ from typing import Literal
 
 import torch
 
-from fedkf.core.memory import Memory, Slots
+from fedkf.core.memory import Memory, Scope, Slots
 from fedkf.core.payload import Payload, Weights, weighted_mean
+from fedkf.core.robust import Centre
 
 Inactive = Literal["slot", "global"]
 
 
 def with_global(
-    trained: Mapping[int, Weights], sizes: Mapping[int, int], previous: Weights
+    trained: Mapping[int, Weights],
+    sizes: Mapping[int, int],
+    previous: Weights,
+    centre: Centre | None = None,
 ) -> Weights:
     """Σ_{k∉S} p_k wᵗ⁻¹ + Σ_{k∈S} p_k w_kᵗ: inactive clients stand in with the last global model.
 
-    No slots are needed. Integer buffers are those of the largest active client.
+    No slots are needed. Integer buffers are those of the largest active client. A robust `centre`
+    stands in for the mean of the active clients.
     """
     active = [(sizes[k], trained[k]) for k in sorted(trained)]
+    if centre is not None:
+        active = [(sum(n for n, _ in active), centre([w for _, w in active]))]
     rest = sum(sizes.values()) - sum(n for n, _ in active)
     mean = weighted_mean([*active, (rest, previous)] if rest else active)
     own = max(active, key=lambda item: item[0])[1]
@@ -64,22 +71,22 @@ class FreshMemory(Memory):
         self.fresh, self.oldest = FreshSlots(slots, now), oldest
         super().__init__(self.fresh, sizes)
 
-    def mean(self, scope: Literal["all", "seen"], start: Weights) -> Weights | None:
+    def mean(self, scope: Scope, start: Weights, centre: Centre | None = None) -> Weights | None:
         self._expire()
-        return super().mean(scope, start)
+        return super().mean(scope, start, centre)
 
     def _expire(self) -> None:
         rounds, limit = self.fresh.rounds, self.fresh.now() - self.oldest
         stale = sorted(client for client, round in rounds.items() if round < limit)
         for client in stale:
-            self._add(self.slots[client], -self.sizes[client])
-            self._seen_size -= self.sizes[client]
+            if self.counts(client):
+                self._add(self.slots[client], -self.sizes[client])
+                self._seen_size -= self.sizes[client]
+            self.quarantined.discard(client)
             del rounds[client]
         self._updates += len(stale)
         if self._largest in stale:
-            self._largest = max(rounds, key=lambda k: (self.sizes[k], -k), default=-1)
-            slot = self.slots[self._largest] if rounds else {}
-            self._integers = {k: v for k, v in slot.items() if not v.is_floating_point()}
+            self._find_largest()
 
     def state(self) -> Payload:
         table = torch.tensor(sorted(self.fresh.rounds.items()), dtype=torch.long).view(-1, 2)

@@ -101,6 +101,31 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Moves:
+    """How far, and in which direction, each upload of a round was from the model sent."""
+
+    clients: Sequence[int] = ()
+    distance: Sequence[float | None] = ()
+    ratio: Sequence[float | None] = ()
+    """The distance, next to the round's median."""
+    cosine: Sequence[float | None] = ()
+    """Between the client's update and the mean direction of the others'."""
+
+    def __add__(self, other: Moves) -> Moves:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Moves(*([*mine, *more] for mine, more in pairs))
+
+    @staticmethod
+    def read(content: object) -> Moves:
+        some = many(maybe(finite))
+        kinds: dict[str, Any] = dict(clients=many(whole), distance=some, ratio=some, cosine=some)
+        found = Moves(**read_fields(Moves, content, **kinds))
+        if len({len(values) for values in vars(found).values()}) > 1:
+            raise Damage("must be as many as clients", ("distance",))
+        return found
+
+
+@dataclass(frozen=True)
 class Round:
     """A finished round: a line of rounds.jsonl."""
 
@@ -112,6 +137,7 @@ class Round:
     losses: Mapping[str, float] = field(default_factory=dict)
     bytes: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    moves: Moves = Moves()
 
     def __getitem__(self, key: str) -> Any:
         """A key of the line in rounds.jsonl."""
@@ -119,6 +145,7 @@ class Round:
 
     def as_json(self) -> dict[str, Any]:
         scores = self.readouts
+        moves = {"moves": vars(self.moves)} if self.moves.clients else {}
         return {
             "round": self.round,
             "active": self.active,
@@ -127,6 +154,7 @@ class Round:
             "losses": self.losses,
             "bytes": self.bytes,
             "seconds": self.seconds,
+            **moves,
         }
 
     @staticmethod
@@ -141,6 +169,7 @@ class Round:
             losses=named(finite),
             bytes=named(whole),
             seconds=named(finite),
+            moves=Moves.read,
         )
         if found["round"] < 1:
             raise Damage("must be at least 1", ("round",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -13,12 +13,14 @@ import torch
 
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
+from fedkf.core.defence import Defence, relative_work
 from fedkf.core.errors import FedkfError, printable
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
+from fedkf.core.moves import measure
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import GlobalStream
-from fedkf.core.records import Refused
+from fedkf.core.records import Moves, Refused
 from fedkf.core.task import Task
 from fedkf.core.uploads import fault, miscounted, missing
 
@@ -110,7 +112,7 @@ class Server:
         sizes: Mapping[int, int],
         channel: Channel,
         storage: Storage,
-        min_clients: int = 1,
+        defence: Defence | None = None,
         proxy: Tensor | None = None,
     ) -> None:
         self.task, self.sizes, self.streams = task, sizes, task.streams
@@ -121,11 +123,16 @@ class Server:
         """T1's mean of every client's latest weights; None before any client was seen."""
         self.proxy = proxy
         """Unlabelled inputs that belong to no client (`data.proxy`), normalised as the data is."""
+        self.defence = defence or Defence()
         self.refused: list[Refused] = []
+        self.moves = Moves()
+        self.suspects: set[int] = set()
+        """Clients whose upload of this round the defence refused."""
         self.trained: dict[int, Weights] = {}
         self.monitoring: dict[int, dict[str, int | float]] = {}
         self.on_reply: Callable[[Reply], None] = lambda reply: None
-        self._min_clients = min_clients
+        own_batches = task.training.steps_per_epoch is None
+        self._work = relative_work(sizes, task.training.batch_size if own_batches else None)
         self._memories: dict[str, Memory] = {}
         self._saved_memories: dict[str, Payload] = {}
         self._exchanges = 0
@@ -134,6 +141,7 @@ class Server:
     def begin(self, round: int, active: Sequence[int]) -> None:
         self.round, self.active = round, sorted(active)
         self.refused, self.trained, self.monitoring = [], {}, {}
+        self.moves, self.suspects = Moves(), set()
         self._exchanges = 0
         self.seconds_training = 0.0
 
@@ -157,13 +165,22 @@ class Server:
         finally:
             torch.set_num_threads(threads)
 
+    def mean(self, items: Iterable[tuple[float, Weights]]) -> Weights:
+        """The mean of models, each with its weight, or the robust one of `federation.defence`."""
+        return self.defence.mean(items)
+
     def memory(self, name: str, weighted: bool = True) -> Memory:
-        """A per-client store with an exact running mean, by size or not, for all rounds."""
+        """A per-client store with an exact running mean, by size or not, for all rounds.
+
+        What it holds of a client whose upload the defence refused in this round is left out of
+        the mean until the client's slot is filled anew.
+        """
         if name not in self._memories:
             sizes = self.sizes if weighted else dict.fromkeys(self.sizes, 1)
             made = self._memories[name] = self.storage.memory(name, sizes, lambda: self.round)
             if name in self._saved_memories:
                 made.restore(self._saved_memories[name])
+        self._memories[name].quarantine(self.suspects)
         return self._memories[name]
 
     def memories(self) -> dict[str, Payload]:
@@ -187,36 +204,51 @@ class Server:
         wire = codec.encode_down(down) if training else down
         ledger.down(wire, len(calls), training)
         sent = codec.decode_down(wire) if training else down  # as the clients see it
-        uploads: dict[int, Upload] = {}
-        refused: dict[int, Refused] = {}
+        uploads: dict[int, Payload] = {}
+        reasons: dict[int, str] = {}
+        wrote: set[int] = set()
 
         def accept(reply: Reply) -> bool:
             client = reply.call.client
             upload, reason = self._judged(reply, sent, training)
             if reason or upload is None:
-                states.discard(client, version)
-                refused[client] = Refused(client, printable(reason))
+                reasons[client] = reason
             else:
-                if reply.wrote_state:
-                    states.accept(client, version)
-                uploads[client] = Upload(client, self.sizes[client], upload)
+                uploads[client] = upload
+                wrote.update({client} if reply.wrote_state else ())
             self.on_reply(reply)
             return client in uploads
 
         began = time.perf_counter()
         self.channel.engine.exchange(calls, wire, accept)
-        accepted = [uploads[k] for k in sorted(uploads)]
+        if training:
+            reasons |= self._compared(sent, uploads)
+        for client in sorted(reasons):
+            states.discard(client, version)
+        for client in sorted(wrote - reasons.keys()):
+            states.accept(client, version)
+        usable = sorted(uploads.keys() - reasons.keys())
+        accepted = [Upload(k, self.sizes[k], uploads[k]) for k in usable]
         if not training:
             return accepted  # whoever does not answer is missing from the metrics
         self.seconds_training += time.perf_counter() - began
-        self.refused += [refused[k] for k in sorted(refused)]
-        self._require(len(uploads), len(calls))
+        self.refused += [Refused(k, printable(reasons[k])) for k in sorted(reasons)]
+        self._require(len(accepted), len(calls))
         for item in accepted:
             if "weights" in item.payload:
                 self.trained[item.client] = item["weights"]
             if "monitoring" in item.payload:
                 self.monitoring[item.client] = item.payload.numbers["monitoring"]
         return accepted
+
+    def _compared(self, sent: Payload, uploads: Mapping[int, Payload]) -> dict[int, str]:
+        """Why the defence refuses uploads, next to each other; how unusual they are is noted."""
+        refused = self.defence.judge(self.round, sent, uploads, self._work)
+        self.suspects |= refused.keys()
+        fit = {k: u["weights"] for k, u in uploads.items() if u.kinds.get("weights") == "weights"}
+        if sent.kinds.get("weights") == "weights":
+            self.moves += measure(sent["weights"], fit)
+        return refused
 
     def _judged(self, reply: Reply, sent: Payload, training: bool) -> tuple[Payload | None, str]:
         """The upload of a reply, decoded, and why it cannot be used, or nothing."""
@@ -242,9 +274,10 @@ class Server:
         return reason
 
     def _require(self, usable: int, asked: int) -> None:
-        if usable < min(self._min_clients, asked):
+        needed = self.defence.min_clients
+        if usable < min(needed, asked):
             reasons = "; ".join(f"client {r.client}: {r.reason}" for r in self.refused[:3])
             raise TooFewUploads(
                 f"round {self.round} has {usable} usable uploads of {asked}, "
-                f"and {self._min_clients} are needed ({reasons})"
+                f"and {needed} are needed ({reasons})"
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fedkf.core.client import ClientData, ClientHost
 from fedkf.core.codec import Codec
+from fedkf.core.defence import Defence
 from fedkf.core.federation import Checkpoint, Federation, Observer, Schedule
 from fedkf.core.server import Channel, Engine, Server, Storage
 from fedkf.core.versions import Versions
@@ -88,9 +89,10 @@ class Assembly:
 
     def server(self, engine: Engine, storage: Storage) -> Server:
         """The server of a new run."""
-        least = self.config.federation.min_clients
+        settings = self.config.federation
+        defence = Defence(settings.defence, settings.min_clients)
         channel = Channel(engine, self.algorithm, self.codec)
-        return Server(self.task, self.population.sizes, channel, storage, least, self.proxy)
+        return Server(self.task, self.population.sizes, channel, storage, defence, self.proxy)
 
     def federation(
         self, server: Server, checkpoint: Checkpoint, observers: Sequence[Observer] = ()

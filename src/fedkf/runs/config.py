@@ -165,6 +165,11 @@ def _with_algorithm(
     kind = algorithm or algorithms.get(config.algorithm.name)
     options = {k: v for k, v in given.items() if k != "name"}
     made = kind.create({**kind.fidelity.get(config.fidelity, {}), **options})
+    if config.federation.defence not in ("norm", "none") and not kind.takes_robust_means():
+        raise UserError(
+            f"federation.defence is {config.federation.defence!r}, but {config.algorithm.name} has "
+            "a rule of its own in place of the mean; it must be norm or none"
+        )
     values = {key: getattr(made, key) for key in kind.options()}
     choice = AlgorithmChoice.model_validate({"name": config.algorithm.name, **values})
     return config.model_copy(update={"algorithm": choice})

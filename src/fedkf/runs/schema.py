@@ -123,6 +123,11 @@ class FederationSettings(Section):
         None, description="evaluate on a sample of so many clients; none means all"
     )
     min_clients: Count = Field(1, description="usable uploads that a round needs")
+    defence: Literal["norm", "none", "median", "trimmed", "krum", "multikrum", "geometric"] = Field(
+        "norm",
+        description="norm (absurd uploads are refused), none, or a robust mean beside it: median, "
+        "trimmed, krum, multikrum or geometric",
+    )
     round_timeout: Positive | None = Field(
         None, description="seconds that flower waits for a round's clients; none means no limit"
     )
