@@ -24,6 +24,8 @@ HARMLESS = 0.5
 """A move of up to so many times the sent model's own norm is never refused."""
 WINDOW = 10
 """How many former rounds count beside the present one."""
+MANY = 10
+"""So many weights are not the same by chance."""
 LARGEST = torch.finfo(torch.float32).max
 
 
@@ -125,9 +127,9 @@ def absurd(upload: Payload, sent: Payload) -> str:
             largest = max(float(t.abs().max()) for t in floats(upload[group]))
             return f"{group} holds values up to {largest:.4g}, too large to compute with"
     if upload.kinds.get("weights") == "weights" and "weights" in sent:
-        value = constant(upload["weights"])
-        if value is not None and constant(sent["weights"]) is None:
-            return f"all its weights are {value:.4g}"
+        value, count = constant(upload["weights"]), sum(t.numel() for t in floats(sent["weights"]))
+        if value is not None and count >= MANY and constant(sent["weights"]) is None:
+            return f"all its {count} weights are {value:.4g}"
     return ""
 
 

@@ -24,7 +24,8 @@ def measure(sent: Weights, uploads: Mapping[int, Weights]) -> Moves:
     """
     clients = sorted(uploads)
     far = {k: distance(sent, uploads[k]) for k in clients}
-    middle = statistics.median(far.values()) if far else 0.0
+    # Of two, one of which is a lie, the smaller is the likelier measure.
+    middle = statistics.median_low(far.values()) if far else 0.0
     ratios = [far[k] / middle if middle and math.isfinite(middle) else None for k in clients]
     return Moves(
         clients,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Centre = Callable[[Sequence["Weights"]], "Weights"]
 """One model that stands for several."""
 LIARS = 0.3
-STEPS, CLOSE = 100, 1e-9
-"""Of Weiszfeld's iteration: how many at most, and the relative progress that is none."""
+STEPS, CLOSE = 300, 1e-8
+"""Of Weiszfeld's iteration: how many at most, and how near, next to the median, is there."""
 
 
 def median(models: Sequence[Weights]) -> Weights:
@@ -61,16 +61,17 @@ def geometric(models: Sequence[Weights]) -> Weights:
     """
     products, count = _products(models), len(models)
     shares = torch.full((count,), 1 / count, dtype=torch.float64)
-    total = math.inf
     for _ in range(STEPS):
         inner = products @ shares
         squares = products.diagonal() - 2 * inner + shares @ inner
         distances = squares.clamp_min(0).sqrt()
-        progress, total = total - float(distances.sum()), float(distances.sum())
-        if progress <= CLOSE * total:
+        scale = float(distances.median())  # lies may be at any distance
+        if not scale:
             break
-        weights = 1 / distances.clamp_min(1e-12 * max(total, 1e-300))
-        shares = weights / weights.sum()
+        nearness = 1 / distances.clamp_min(CLOSE * scale)
+        before, shares = shares, nearness / nearness.sum()
+        if float((shares - before) @ products @ (shares - before)) <= (CLOSE * scale) ** 2:
+            break
     return _mean(models, shares.tolist())
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy as np
 from fedkf.data.federated import FederatedData
 
 FEW_TESTS = 10
+OUTSIZED = 20
+"""So many times the median size ask for an explanation."""
 
 
 def describe(data: FederatedData) -> dict[str, Any]:
@@ -65,6 +68,21 @@ def untested(tests: Iterable[tuple[str, int]]) -> list[str]:
     """Clients, named with their number of test samples, whose accuracy cannot be told."""
     none = [name for name, count in tests if count == 0]
     return [f"{listed(none)}: no test samples, left out of AMP, FM and WLP"] if none else []
+
+
+def outsized(sizes: Sequence[tuple[str, int]]) -> list[str]:
+    """Clients that say they hold far more training samples than the median one.
+
+    >>> outsized([("a", 100), ("b", 120), ("c", 1000000)])[0][:58]
+    'c says that it holds 1,000,000 training samples, where the'
+    """
+    middle = statistics.median_low(size for _, size in sizes) if sizes else 0
+    return [
+        f"{name} says that it holds {size:,} training samples, where the median is {middle:,}: if "
+        "that is no mistake, it outweighs the others in every mean by size"
+        for name, size in sizes
+        if size > OUTSIZED * middle
+    ]
 
 
 def warnings(about: dict[str, Any]) -> list[str]:

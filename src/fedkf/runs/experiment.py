@@ -16,7 +16,7 @@ from fedkf.core.overall import FreshMemory
 from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.server import Engine, Storage
 from fedkf.core.versions import Versions
-from fedkf.data.describe import as_json, untested
+from fedkf.data.describe import as_json, outsized, untested
 from fedkf.data.source import Say
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.checkpoint import CheckpointFolder
@@ -55,7 +55,7 @@ class Experiment:
         remote: type[Versions] = Versions,
     ) -> None:
         self.assembly, self.run, self.origin = assembly, run, origin
-        self.observers, self.say = observers, say
+        self.observers, self.say, self.remote = observers, say, remote is not Versions
         settings = assembly.config.federation
         self.writer = Writer(run, settings.rounds)
         self.checkpoint = CheckpointFolder(run / "checkpoint", remote)
@@ -103,7 +103,10 @@ class Experiment:
         if self.saved is None:
             write_atomically(self.run / "partition.json", partition())
             people = self.assembly.population
+            told = outsized(list(zip(people.names, people.sizes.values(), strict=True)))
             for text in untested(zip(people.names, people.test_sizes, strict=True)):
+                self.say(text)
+            for text in told if self.remote else ():  # sizes that nobody here can count
                 self.say(text)
         self.run.repair_rounds(self.saved.record if self.saved else None)
         self.run.write_config(self.assembly.config, self.origin)
