@@ -16,7 +16,7 @@ from torch import nn, tensor
 
 import fedkf
 from fedkf.algorithms.feddf import FedDF, ensemble_logits
-from fedkf.core.payload import Payload
+from fedkf.core.payload import Payload, weighted_mean
 from fedkf.core.random import Streams
 from fedkf.core.server import Server, Upload
 from fedkf.core.task import Task, Training
@@ -56,7 +56,7 @@ def test_the_ensemble_is_the_mean_of_logits_and_not_of_probabilities() -> None:
 def test_a_round_worked_out_by_hand() -> None:
     # Sizes 3 and 1: the student starts at (¾ ln 9, 0) and is surer of class 0 than the ensemble,
     # (ln 3, 0). Adam's steps are ± its rate: 0.1, then, the cosine being at one half, 0.05.
-    server: Any = SimpleNamespace(task=task(), round=1, streams=Streams(0))
+    server: Any = SimpleNamespace(task=task(), round=1, streams=Streams(0), mean=weighted_mean)
     server.proxy = tensor([[1.0], [1.0]])
     server.own_work = lambda purpose: Server.own_work(server, purpose)
     uploads = [

@@ -15,7 +15,7 @@ from torch import nn, tensor
 
 import fedkf
 from fedkf.algorithms.fedgkd import FedGKD
-from fedkf.core.payload import Payload
+from fedkf.core.payload import Payload, weighted_mean
 from fedkf.core.server import Upload
 from fedkf.paper.operations import measure
 
@@ -70,7 +70,7 @@ def rounds(algorithm: FedGKD, count: int) -> list[Payload]:
     """What goes down in rounds whose global models are 0, 1, 2, …"""
     state, sent = Payload(weights={"w": tensor([0.0])}), []
     for number in range(1, count + 1):
-        server: Any = SimpleNamespace(round=number)
+        server: Any = SimpleNamespace(round=number, mean=weighted_mean)
         sent.append(algorithm.broadcast(server, state))
         upload = Upload(0, 7, Payload(weights={"w": tensor([float(number)])}))
         state = algorithm.aggregate(server, state, [upload])

@@ -157,7 +157,7 @@ def test_a_quarantined_slot_is_left_out_until_it_is_filled_anew(fresh: bool) -> 
     resumed.restore(Payload.from_bytes(memory.state().to_bytes()))
     for kept in (memory, resumed):
         for scope in ("seen", "all"):
-            mean = kept.mean(scope, START)  # type: ignore[arg-type]
+            mean = kept.mean(scope, START)
             assert mean is not None
             assert mean["w"].item() == 3.0  # (1·1 + 2·4) / 3, without a trace of 1e30
             assert mean["n"].item() == 6
@@ -186,7 +186,7 @@ def test_a_robust_centre_takes_the_place_of_the_mean_over_slots() -> None:
     memory = Memory({}, dict.fromkeys(range(4), 1))
     for client, value in ((0, 1.0), (1, 2.0), (2, 1e6)):
         memory.put(client, model(value, client))
-    seen, all_ = (memory.mean(scope, START, median) for scope in ("seen", "all"))  # type: ignore[arg-type]
+    seen, all_ = (memory.mean(scope, START, median) for scope in ("seen", "all"))
     assert seen is not None
     assert all_ is not None
     assert seen["w"].item() == 2.0

@@ -14,7 +14,7 @@ from conftest import Outcome
 
 from fedkf.core.errors import UserError
 from fedkf.core.random import Streams
-from fedkf.data.describe import describe, warnings
+from fedkf.data.describe import describe, outsized, warnings
 from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.shift import rotate, shift
 from fedkf.data.source import Source
@@ -111,3 +111,10 @@ def test_the_partition_command_shows_numbers_and_draws_bubbles(
     code, _, err = cli("partition", "digits", "--set", "data.shift=[turn]")
     assert code == 2
     assert "data.shift" in err
+
+
+def test_a_site_that_claims_far_more_than_the_others_is_named() -> None:
+    (text,) = outsized([("north", 100), ("south", 2001), ("east", 90), ("west", 1801)])
+    assert text.startswith("south says that it holds 2,001 training samples, where the median is")
+    assert outsized([("north", 100), ("south", 2000)]) == []
+    assert outsized([]) == []

@@ -221,6 +221,7 @@ class Server:
 
         began = time.perf_counter()
         self.channel.engine.exchange(calls, wire, accept)
+        seconds = time.perf_counter() - began
         if training:
             reasons |= self._compared(sent, uploads)
         for client in sorted(reasons):
@@ -231,7 +232,7 @@ class Server:
         accepted = [Upload(k, self.sizes[k], uploads[k]) for k in usable]
         if not training:
             return accepted  # whoever does not answer is missing from the metrics
-        self.seconds_training += time.perf_counter() - began
+        self.seconds_training += seconds
         self.refused += [Refused(k, printable(reasons[k])) for k in sorted(reasons)]
         self._require(len(accepted), len(calls))
         for item in accepted:
