@@ -30,6 +30,7 @@ class MOON(Algorithm):
     """F_k(w) + μ ℓ_con, with features z of the model, the global model and the previous one."""
 
     name: ClassVar[str] = "moon"
+    means_by_server: ClassVar[bool] = True
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Algorithm.client_steps,
         "local_update": ("weights", "head"),
@@ -62,8 +63,6 @@ class MOON(Algorithm):
         upload = client.upload().add("head", copy_of(local.head), "weights")
         client.state = Payload(weights=upload["weights"], head=upload["head"])
         return upload
-
-    means_by_server: ClassVar[bool] = True
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         heads = server.mean((u.size, u["head"]) for u in uploads)
