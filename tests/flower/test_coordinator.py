@@ -216,6 +216,12 @@ def test_what_an_earlier_version_made_is_told_what_it_lacks(
     assert cli("site", "trust", site.path, coordinator / "ca.crt").code == 0
     ours = coordinator.own_keys().signing.public_key()
     assert site.trusted().signing == ours
+    (coordinator / "signing.key").write_bytes((coordinator / "sealing.key").read_bytes())
+    with pytest.raises(UserError, match="is damaged; put a copy back"):
+        coordinator.own_keys()
+    (coordinator / "sealing.key").write_text("a key")
+    with pytest.raises(UserError, match="is damaged; put a copy back"):
+        coordinator.own_keys()
     (tmp_path / "other.pub").write_text("ssh-rsa AAAA")
     with pytest.raises(UserError, match=r"is no key of a site; its node\.pub is"):
         coordinator.add("south", tmp_path / "other.pub")

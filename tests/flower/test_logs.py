@@ -90,3 +90,9 @@ def test_site_check_says_what_was_sent_and_where_the_log_is_broken(
     outcome = cli("site", "check", site.path)
     assert outcome.code == 1
     assert "line 1 is not what the site wrote there" in outcome.err
+    (site / "node.key").write_text("a key")
+    outcome = cli("site", "check", site.path)
+    assert (outcome.code, "node.key is damaged" in outcome.err) == (2, True)
+    (site / "node.key").unlink()
+    outcome = cli("site", "check", site.path)
+    assert (outcome.code, "node.key is not there" in outcome.err) == (2, True)

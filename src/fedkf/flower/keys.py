@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import re
@@ -62,11 +63,12 @@ class CoordinatorKeys:
                 f"{folder} has no signing key (an earlier version made it); fedkf coordinator key "
                 f"{folder} makes one, and every site must then be given its new ca.crt"
             )
-        signing = load_pem_private_key((folder / SIGNING).read_bytes(), None)
-        sealing = load_pem_private_key((folder / SEALING).read_bytes(), None)
-        if isinstance(signing, Ed25519PrivateKey) and isinstance(sealing, X25519PrivateKey):
-            return cls(signing, sealing)
-        raise UserError(f"{folder / SIGNING} and {folder / SEALING} are not what they should be")
+        with contextlib.suppress(ValueError):
+            signing = load_pem_private_key((folder / SIGNING).read_bytes(), None)
+            sealing = load_pem_private_key((folder / SEALING).read_bytes(), None)
+            if isinstance(signing, Ed25519PrivateKey) and isinstance(sealing, X25519PrivateKey):
+                return cls(signing, sealing)
+        raise UserError(f"{folder / SIGNING} or {SEALING} is damaged; put a copy back")
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,15 @@ def certificate_in(content: bytes, where: Path) -> bytes:
 
 def node_key(folder: Path) -> NodeKey:
     """A site's own key, with which it connects and signs."""
-    key = load_ssh_private_key((folder / "node.key").read_bytes(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    file = folder / "node.key"
+    if not file.is_file():
+        raise UserError(f"{file} is not there; without it this is no site that is registered")
+    try:
+        key = load_ssh_private_key(file.read_bytes(), None)
+    except ValueError:
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise UserError(f"{file} is damaged; put a copy back, or make and register a new site")
     return key
 
 
