@@ -10,7 +10,7 @@ the last one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -35,10 +35,7 @@ class AFL(Algorithm):
     continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "local_loss/value"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "local_loss/value")
     mixture_lr: float = option(0.1, "γ, learning rate of the mixture", at_least=0)
     ascent: str = option(
         "projected",

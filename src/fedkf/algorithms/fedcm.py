@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,10 +24,7 @@ class FedCM(Algorithm):
 
     name: ClassVar[str] = "fedcm"
     continues: ClassVar[bool] = True
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "steps/count"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "steps/count")
     alpha: float = option(
         0.1, "α, what the client's own gradient counts; 1 gives FedAvg", above=0, at_most=1
     )

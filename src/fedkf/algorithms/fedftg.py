@@ -35,10 +35,7 @@ class FedFTG(Algorithm):
     name: ClassVar[str] = "fedftg"
     continues: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "label_counts/count"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "label_counts/count")
     uses_generator: ClassVar[bool] = True
     tiny: ClassVar[Mapping[str, Any]] = dict(server_steps=1, server_batch=2)
 

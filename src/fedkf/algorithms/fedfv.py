@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,10 +31,7 @@ class FedFV(Algorithm):
     continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "local_loss/value"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "local_loss/value")
     alpha: float = option(
         0.1, "α, share of the active clients, of highest loss, left alone", at_least=0, at_most=1
     )

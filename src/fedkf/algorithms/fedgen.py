@@ -39,10 +39,7 @@ class FedGen(Algorithm):
     name: ClassVar[str] = "fedgen"
     continues: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "label_counts/count"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "label_counts/count")
     uses_features: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "text": dict(

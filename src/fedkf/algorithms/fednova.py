@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,10 +22,7 @@ class FedNova(Algorithm):
 
     name: ClassVar[str] = "fednova"
     continues: ClassVar[bool] = True
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "steps/count"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "steps/count")
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         upload = super().local_update(client, down)

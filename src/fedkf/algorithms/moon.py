@@ -5,7 +5,7 @@ The previous local model is the client's own and never leaves it; before its fir
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -31,10 +31,7 @@ class MOON(Algorithm):
 
     name: ClassVar[str] = "moon"
     means_by_server: ClassVar[bool] = True
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "head"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "head")
     uses_features: ClassVar[bool] = True
     mu: float = option(1.0, "weight of the contrastive loss", at_least=0)
     temperature: float = option(0.5, "τ of the contrastive loss", above=0)

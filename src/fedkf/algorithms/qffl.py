@@ -30,14 +30,8 @@ class QFFL(Algorithm):
     continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "local_loss/value"),
-    }
-    fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "text": dict(own_epochs=False),
-        "released": dict(own_epochs=True),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "local_loss/value")
+    fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {"released": dict(own_epochs=True)}
     q: float = option(0.1, "how much a high loss counts; 0 gives the plain mean", at_least=0)
     own_epochs: bool = option(False, "whole epochs of its own, whatever federation.steps says")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,10 +24,7 @@ class Scaffold(Algorithm):
 
     name: ClassVar[str] = "scaffold"
     continues: ClassVar[bool] = True
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "control"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "control")
     server_lr: float = option(1.0, "learning rate of the server", above=0)
 
     def start(self, server: Server) -> State:

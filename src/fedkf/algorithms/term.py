@@ -6,7 +6,7 @@ The loss is that of the model that came down, on all of the client's training da
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,10 +27,7 @@ class TERM(Algorithm):
     continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
-    client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Algorithm.client_steps,
-        "local_update": ("weights", "local_loss/value"),
-    }
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "local_loss/value")
     t: float = option(
         1.0, "the tilt: 0 gives FedAvg, below 0 favours low losses", at_least=-100, at_most=100
     )

@@ -49,12 +49,14 @@ class Algorithm:
     needs_proxy_data: ClassVar[bool] = False
     discloses: ClassVar[tuple[str, ...]] = ()
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
+    uploads: ClassVar[tuple[str, ...]] = ("weights",)
+    """What the upload of `local_update` must hold: names of groups, or `group/entry`."""
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "local_update": ("weights",),
+        "local_update": (),
         "evaluate": ("monitoring",),
     }
-    """The methods that clients may be asked for, and what each one's upload must hold: names of
-    groups, or `group/entry`. A client refuses any other method, the server any other upload."""
+    """The methods that clients may be asked for, and what each one's upload must hold; that of
+    `local_update` is in `uploads`. A client refuses any other method."""
     shared_model: ClassVar[bool] = True
     """Ends in one model for all; False where every client is judged by a model of its own."""
     uses_generator: ClassVar[bool] = False

@@ -23,7 +23,8 @@ LARGEST = 1e15
 
 def missing(upload: Payload, algorithm: Algorithm, step: str) -> str:
     """What the algorithm needs of the step's upload and does not find, or what it must not hold."""
-    for name in algorithm.client_steps.get(step, ()):
+    needed = algorithm.uploads if step == "local_update" else algorithm.client_steps.get(step, ())
+    for name in needed:
         group, _, entry = name.partition("/")
         if group not in upload:
             return f"it lacks {group}"
