@@ -28,8 +28,8 @@ MODULES = {
             ),
             (
                 "the slot is not replaced",
-                "        self.slots[client] = value\n        if self._largest",
-                "        self.slots.setdefault(client, value)\n        if self._largest",
+                "        self.slots[client] = value\n",
+                "        self.slots.setdefault(client, value)\n",
             ),
             (
                 "integers of the latest client",

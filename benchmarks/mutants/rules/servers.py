@@ -12,23 +12,23 @@ MODULES = {
         [
             (
                 "clients count alike",
-                'weighted_mean((u.size, u["weights"]) for u in uploads))',
-                'weighted_mean((1, u["weights"]) for u in uploads))',
+                'server.mean((u.size, u["weights"]) for u in uploads))',
+                'server.mean((1, u["weights"]) for u in uploads))',
             ),
             (
                 "the last upload is the model",
-                'return state.replace(weights=weighted_mean((u.size, u["weights"]) for u in uploads))',
+                'return state.replace(weights=server.mean((u.size, u["weights"]) for u in uploads))',
                 'return state.replace(weights=uploads[-1]["weights"])',
             ),
             (
                 "one client is left out",
-                'weighted_mean((u.size, u["weights"]) for u in uploads))',
-                'weighted_mean((u.size, u["weights"]) for u in uploads[1:]))',
+                'server.mean((u.size, u["weights"]) for u in uploads))',
+                'server.mean((u.size, u["weights"]) for u in uploads[1:]))',
             ),
             (
                 "sizes squared",
-                'weighted_mean((u.size, u["weights"]) for u in uploads))',
-                'weighted_mean((u.size**2, u["weights"]) for u in uploads))',
+                'server.mean((u.size, u["weights"]) for u in uploads))',
+                'server.mean((u.size**2, u["weights"]) for u in uploads))',
             ),
             (
                 "one step a batch too many",

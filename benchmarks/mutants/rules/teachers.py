@@ -60,8 +60,8 @@ MODULES = {
             ("the head does not learn", "            local.step()\n", ""),
             (
                 "heads count alike",
-                'weighted_mean((u.size, u["head"]) for u in uploads)',
-                'weighted_mean((1, u["head"]) for u in uploads)',
+                'server.mean((u.size, u["head"]) for u in uploads)',
+                'server.mean((1, u["head"]) for u in uploads)',
             ),
         ],
     ),
