@@ -120,12 +120,15 @@ def object_keys(model: Any, generator: Any) -> dict[str, Any]:
 
 
 class OnRound(Observer):
-    """Warns of refused uploads, and calls the user's function with every finished round."""
+    """Warns of refused uploads and idle rounds; calls the user's function after every round."""
 
     def __init__(self, function: Callable[[dict[str, Any]], object] | None) -> None:
         self.function = function
 
     def round_finished(self, record: Round) -> None:
+        if not record.active:
+            text = f"round {record.round}: no client was available, so that none trained"
+            warnings.warn(text, stacklevel=2)
         for refusal in record.refused:
             text = f"round {record.round}: client {refusal.client} was left out"
             warnings.warn(f"{text}: {refusal.reason}", stacklevel=2)

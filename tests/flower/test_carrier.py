@@ -23,6 +23,7 @@ import fedkf
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
+from fedkf.core.server import Enough
 from fedkf.flower.carrier import MARGIN, FlowerEngine
 from fedkf.flower.messages import make_reply, packed, read_call, read_payload, unpacked
 
@@ -205,6 +206,22 @@ def ask(nodes: dict[int, Node], step: str = "local_update", **options: Any) -> d
     engine.largest = 2000
     calls = [Call(step, client, 2, None, "2.1") for client in nodes]
     return replies_of(engine, calls)
+
+
+def test_nobody_is_waited_for_once_there_are_enough_answers() -> None:
+    nodes: dict[int, Node] = {0: silent, 1: fine, 2: fine}
+    engine = FlowerEngine(Switchboard(nodes), lambda: {k: k for k in nodes}, timeout=60)
+    answered: list[int] = []
+
+    def accept(reply: Reply) -> bool:
+        answered.append(reply.call.client)
+        if len(answered) == 2:
+            raise Enough
+        return True
+
+    with pytest.raises(Enough):
+        engine.exchange([Call("local_update", k, 2, None, "2.1") for k in nodes], DOWN, accept)
+    assert answered == [1, 2]
 
 
 @pytest.mark.parametrize(

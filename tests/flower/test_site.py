@@ -175,6 +175,7 @@ def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
         ),
         *(f"federation.{key}" for key in ["rounds", "fraction", "min_clients", "round_timeout"]),
         "federation.defence",
+        *(f"federation.{key}" for key in ["oversample", "availability"]),
         *(f"federation.{key}" for key in ["evaluate_every", "evaluate_clients"]),
         *(f"overall.{key}" for key in ["scope", "inactive", "max_staleness"]),
         *(f"generator.{key}" for key in ["preset", "start"]),

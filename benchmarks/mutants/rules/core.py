@@ -154,8 +154,8 @@ MODULES = {
             ),
             (
                 "the same stream for every purpose",
-                "self.random(purpose))",
-                'self.random("batches"))',
+                "torch_generator(purpose, self.round, self.id)\n        epoch",
+                'torch_generator("batches", self.round, self.id)\n        epoch',
             ),
             (
                 "single samples under batch norm",

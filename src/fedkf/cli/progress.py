@@ -44,6 +44,8 @@ class Progress(Observer):
             self.first, self.began = round, time.perf_counter()
 
     def round_finished(self, record: Round) -> None:
+        if not record.active:
+            self.say(f"round {record.round}: no client was available, so that none trained")
         for refusal in record.refused:
             self.say(
                 f"round {record.round}: client {refusal.client} was left out: {refusal.reason}"
@@ -94,7 +96,7 @@ class Bar(Progress):
 
     def round_started(self, round: int, active: Sequence[int]) -> None:
         super().round_started(round, active)
-        self.share = 1 / len(active)
+        self.share = 1 / max(1, len(active))
         self.bar.update(self.task, completed=round - 1, round=round)
 
     def client_finished(self, reply: Reply) -> None:

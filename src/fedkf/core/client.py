@@ -69,8 +69,10 @@ class Client:
 
     def random(self, purpose: str) -> torch.Generator:
         """A random stream of this client, this round and this purpose."""
-        self.generators.append(self.task.streams.torch_generator(purpose, self.round, self.id))
-        return self.generators[-1]
+        stream = self.task.streams.torch_generator(purpose, self.round, self.id)
+        if self.turn is not None:
+            self.generators.append(stream)
+        return stream
 
     # -- local training -------------------------------------------------------------------------
 

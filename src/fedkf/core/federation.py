@@ -11,6 +11,7 @@ from typing import Protocol
 from fedkf import metrics
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.arithmetic import distance
+from fedkf.core.availability import Availability
 from fedkf.core.client import Reply
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Scope
@@ -65,11 +66,24 @@ class Schedule:
     scope: Scope = "all"
     evaluate_clients: int | None = None
     inactive: Inactive = "slot"
+    oversample: float = 1.0
+    """How many times as many clients are asked as a round takes answers from."""
+    availability: Availability | None = None
+    """Who can be chosen; None means always all."""
 
 
 def active_clients(fraction: float, clients: int) -> int:
     """m = max(1, round(C·K)), halves rounded up."""
     return max(1, math.floor(fraction * clients + 0.5))
+
+
+def asked_clients(active: int, oversample: float, clients: int) -> int:
+    """⌈oversample · m⌉ of those there are; a product that is whole is not rounded up.
+
+    >>> asked_clients(10, 1.1, 100)
+    11
+    """
+    return min(clients, math.ceil(round(active * oversample, 9)))
 
 
 class Federation:
@@ -122,20 +136,28 @@ class Federation:
         return models if self.server.overall is None else {**models, "oca": self.server.overall}
 
     def select(self, round: int) -> list[int]:
-        """The round's active clients, uniformly, without replacement."""
-        clients = len(self.server.sizes)
-        count = active_clients(self.schedule.fraction, clients)
+        """The clients to ask in a round, uniformly of those available, without replacement."""
+        clients, schedule = len(self.server.sizes), self.schedule
+        wanted = active_clients(schedule.fraction, clients)
+        count = asked_clients(wanted, schedule.oversample, clients)
         random = self.server.streams.numpy_generator("selection", round)
-        return sorted(random.choice(clients, count, replace=False).tolist())
+        if schedule.availability is None:
+            return sorted(random.choice(clients, count, replace=False).tolist())
+        there = schedule.availability.clients(round, clients, self.server.streams)
+        if not there:
+            return []
+        return sorted(random.choice(there, min(count, len(there)), replace=False).tolist())
 
     def _round(self, round: int, state: Payload) -> Payload:
         server, clock = self.server, Clock()
-        server.begin(round, self.select(round))
+        wanted = active_clients(self.schedule.fraction, len(server.sizes))
+        server.begin(round, self.select(round), wanted)
         before = self.ledger.bytes()
         for observer in self.observers:
             observer.round_started(round, server.active)
         sent = state["weights"] if "weights" in state else self.algorithm.model(state)
-        state = self.algorithm.round(server, state)
+        if server.active:
+            state = self.algorithm.round(server, state)
         self._update_overall(sent)
         last = round == self.schedule.rounds
         readouts = self.readouts(state)
@@ -155,6 +177,7 @@ class Federation:
             {**self._losses(), **drift(sent, server.trained)},
             {way: after[way] - before[way] for way in after},
             moves=server.moves,
+            late=server.late,
         )
         self.done = round
         clock.laps["train"] = server.seconds_training

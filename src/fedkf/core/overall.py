@@ -25,6 +25,8 @@ def with_global(
     No slots are needed. Integer buffers are those of the largest active client. A robust `centre`
     stands in for the mean of the active clients.
     """
+    if not trained:
+        return dict(previous)
     active = [(sizes[k], trained[k]) for k in sorted(trained)]
     if centre is not None:
         active = [(sum(n for n, _ in active), centre([w for _, w in active]))]

@@ -138,6 +138,8 @@ class Round:
     bytes: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     moves: Moves = Moves()
+    late: Sequence[int] = ()
+    """Clients that were asked too and not waited for, since enough others had answered."""
 
     def __getitem__(self, key: str) -> Any:
         """A key of the line in rounds.jsonl."""
@@ -155,6 +157,7 @@ class Round:
             "bytes": self.bytes,
             "seconds": self.seconds,
             **moves,
+            **({"late": self.late} if self.late else {}),
         }
 
     @staticmethod
@@ -170,6 +173,7 @@ class Round:
             bytes=named(whole),
             seconds=named(finite),
             moves=Moves.read,
+            late=many(whole),
         )
         if found["round"] < 1:
             raise Damage("must be at least 1", ("round",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,13 +45,18 @@ Accept = Callable[[Reply], bool]
 """Takes a reply and says whether its upload can be used."""
 
 
+class Enough(Exception):
+    """As many uploads as were wanted are there."""
+
+
 class Engine(Protocol):
     """Carries payloads to clients and back. It knows nothing of algorithms."""
 
     def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
         """Send `down`, run each call on its client, and give `accept` each reply as it comes.
 
-        Every call has a reply in the end, if only one that says why there is no upload.
+        Every call has a reply in the end, if only one that says why there is no upload; but where
+        `accept` raises Enough, the exchange is over, and what is still under way may be ended.
         """
         ...
 
@@ -119,6 +125,9 @@ class Server:
         self.channel, self.storage = channel, storage
         self.round = 0
         self.active: list[int] = []
+        self.late: list[int] = []
+        """Who was asked too, and not waited for."""
+        self._wanted: int | None = None
         self.overall: Weights | None = None
         """T1's mean of every client's latest weights; None before any client was seen."""
         self.proxy = proxy
@@ -138,8 +147,10 @@ class Server:
         self._exchanges = 0
         self.seconds_training = 0.0
 
-    def begin(self, round: int, active: Sequence[int]) -> None:
+    def begin(self, round: int, active: Sequence[int], wanted: int | None = None) -> None:
+        """A new round. Where more clients are active than `wanted`, the first so many count."""
         self.round, self.active = round, sorted(active)
+        self.late, self._wanted = [], wanted if wanted and wanted < len(active) else None
         self.refused, self.trained, self.monitoring = [], {}, {}
         self.moves, self.suspects = Moves(), set()
         self._exchanges = 0
@@ -200,7 +211,12 @@ class Server:
         training = step != "evaluate"
         states, codec, ledger = self.storage.states, self.channel.codec, self.channel.ledger
         version = f"{self.round}.{self._exchanges}"
-        calls = [Call(step, k, self.round, states.latest.get(k), version) for k in sorted(clients)]
+        wanted = self._wanted if training and sorted(clients) == self.active else None
+        # The first are to be the fastest, not those with the lowest numbers.
+        order = sorted(clients)
+        if wanted is not None:
+            order = self.random("order").permutation(order).tolist()
+        calls = [Call(step, k, self.round, states.latest.get(k), version) for k in order]
         wire = codec.encode_down(down) if training else down
         ledger.down(wire, len(calls), training)
         sent = codec.decode_down(wire) if training else down  # as the clients see it
@@ -217,10 +233,13 @@ class Server:
                 uploads[client] = upload
                 wrote.update({client} if reply.wrote_state else ())
             self.on_reply(reply)
+            if len(uploads) == wanted:
+                raise Enough
             return client in uploads
 
         began = time.perf_counter()
-        self.channel.engine.exchange(calls, wire, accept)
+        with contextlib.suppress(Enough):
+            self.channel.engine.exchange(calls, wire, accept)
         seconds = time.perf_counter() - began
         if training:
             reasons |= self._compared(sent, uploads)
@@ -235,6 +254,7 @@ class Server:
         self.seconds_training += seconds
         self.refused += [Refused(k, printable(reasons[k])) for k in sorted(reasons)]
         self._require(len(accepted), len(calls))
+        self._leave_behind([c for c in calls if c.client not in {*uploads, *reasons}])
         for item in accepted:
             if "weights" in item.payload:
                 self.trained[item.client] = item["weights"]
@@ -250,6 +270,13 @@ class Server:
         if sent.kinds.get("weights") == "weights":
             self.moves += measure(sent["weights"], fit)
         return refused
+
+    def _leave_behind(self, late: Sequence[Call]) -> None:
+        """These were not waited for: whatever they did in this round never was."""
+        for call in late:
+            self.storage.states.discard(call.client, call.version)
+            self.active.remove(call.client)
+        self.late = sorted([*self.late, *(call.client for call in late)])
 
     def _judged(self, reply: Reply, sent: Payload, training: bool) -> tuple[Payload | None, str]:
         """The upload of a reply, decoded, and why it cannot be used, or nothing."""

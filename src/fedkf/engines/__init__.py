@@ -20,5 +20,7 @@ class EngineSettings:
     wait for their turn, each has so many from when it begins."""
     need: int = 1
     """Usable uploads that an exchange must have."""
+    in_order: bool = False
+    """Whether clients begin in the order of their calls, since who answers first counts."""
     say: Callable[[str], None] = lambda text: None
     """Tells the user something in a sentence."""

@@ -17,7 +17,7 @@ import torch
 from fedkf.core.client import Call, ClientHost, Reply
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.server import Accept, Counts, Engine
+from fedkf.core.server import Accept, Counts, Engine, Enough
 from fedkf.engines import EngineSettings
 from fedkf.engines.counting import Population, count_in_groups
 from fedkf.engines.in_process import InProcessEngine
@@ -78,14 +78,20 @@ class LocalEngine:
 
     def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
         sizes = self.population.sizes
-        longest_first = sorted(calls, key=lambda c: (-sizes[c.client], c.client))
-        jobs: list[Job] = [{"do": "step", "call": asdict(call)} for call in longest_first]
-        for job, header, payload in self._dispatch(jobs, down):
-            call = Call(**job["call"])
-            if "error" in header:
-                accept(Reply(call, error=header["error"], details=header.get("details", "")))
-            else:
-                accept(Reply(call, Payload.from_bytes(payload), header["wrote_state"]))
+        if not self.settings.in_order:  # the longest first
+            calls = sorted(calls, key=lambda c: (-sizes[c.client], c.client))
+        jobs: list[Job] = [{"do": "step", "call": asdict(call)} for call in calls]
+        try:
+            for job, header, payload in self._dispatch(jobs, down):
+                call = Call(**job["call"])
+                if "error" in header:
+                    accept(Reply(call, error=header["error"], details=header.get("details", "")))
+                else:
+                    accept(Reply(call, Payload.from_bytes(payload), header["wrote_state"]))
+        except Enough:
+            for late in list(self._busy.values()):
+                self._replace(late.worker, patience=0)
+            raise
 
     def evaluate(self, readouts: Mapping[str, Weights], clients: Sequence[int]) -> Counts:
         def count(groups: Sequence[Sequence[int]], down: Payload) -> list[Payload]:
@@ -152,13 +158,13 @@ class LocalEngine:
                     raise kind(header["error"])
                 yield job, header, payload
             for worker, job in self._overdue():
-                self._replace(worker)
+                self._replace(worker, patience=0)
                 yield job, {"error": f"no answer within {self.settings.timeout:g} s"}, b""
 
-    def _replace(self, worker: Worker) -> str:
+    def _replace(self, worker: Worker, patience: float = 0.2) -> str:
         """End a worker and start another in its place; how it ended."""
         self._busy.pop(worker.connection, None)
-        cause = worker.end()
+        cause = worker.end(patience)
         self._workers[worker.index] = self._start_worker(worker.index)
         return cause
 

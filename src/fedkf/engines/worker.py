@@ -70,10 +70,10 @@ class Worker:
         with contextlib.suppress(OSError):
             send(self.connection, {"do": "leave"}, b"")
 
-    def end(self) -> str:
-        """Make sure the process is gone; how it ended."""
+    def end(self, patience: float = 0.2) -> str:
+        """Make sure the process is gone, after so many seconds to go by itself; how it ended."""
         self.connection.close()
-        self.process.join(0.2)
+        self.process.join(patience)
         if self.process.is_alive():
             self.process.kill()
         self.process.join()

@@ -13,6 +13,7 @@ from fedkf.core.federation import Checkpoint, Federation, Observer, Schedule
 from fedkf.core.server import Channel, Engine, Server, Storage
 from fedkf.core.versions import Versions
 from fedkf.runs.setup import Objects, make_algorithm, make_task
+from fedkf.runs.traces import make_availability
 
 if TYPE_CHECKING:
     import torch
@@ -98,8 +99,12 @@ class Assembly:
         self, server: Server, checkpoint: Checkpoint, observers: Sequence[Observer] = ()
     ) -> Federation:
         """All rounds of the configuration, before the first."""
+        return Federation(self.algorithm, server, self.schedule(), checkpoint, observers)
+
+    def schedule(self) -> Schedule:
+        """What the configuration says of rounds and who takes part in them."""
         settings, overall = self.config.federation, self.config.overall
-        schedule = Schedule(
+        return Schedule(
             settings.rounds,
             settings.fraction,
             settings.evaluate_every,
@@ -107,5 +112,6 @@ class Assembly:
             overall.scope,
             settings.evaluate_clients,
             overall.inactive,
+            settings.oversample,
+            make_availability(settings, len(self.population.sizes)),
         )
-        return Federation(self.algorithm, server, schedule, checkpoint, observers)

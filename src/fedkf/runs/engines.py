@@ -45,6 +45,7 @@ def make_engine(config: Config, host: ClientHost, population: Population, say: S
         settings.address,
         config.federation.round_timeout,
         config.federation.min_clients,
+        config.federation.oversample > 1,
         say,
     )
     return build(settings.name, host, population, given)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.core.allocator import keep_freed_memory
+from fedkf.core.availability import Trace
 from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import OVERALL, Observer, active_clients
 from fedkf.core.memory import Memory, SlotFiles
@@ -22,7 +23,7 @@ from fedkf.runs.assembly import Assembly
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.config import flatten, refuse_changes
 from fedkf.runs.engines import check_engine, make_engine
-from fedkf.runs.provenance import provenance, refuse_other_origin
+from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise, write_models
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import (
@@ -54,7 +55,7 @@ class Experiment:
         say: Say = lambda text: None,
         remote: type[Versions] = Versions,
     ) -> None:
-        self.assembly, self.run, self.origin = assembly, run, origin
+        self.assembly, self.run, self.origin = assembly, run, {**origin, **traced(assembly)}
         self.observers, self.say, self.remote = observers, say, remote is not Versions
         settings = assembly.config.federation
         self.writer = Writer(run, settings.rounds)
@@ -194,6 +195,14 @@ def execute(
             host = experiment.assembly.host_of(data, experiment.states)
             experiment.finish(experiment.train(make_engine(config, host, data, say)))
         return read_result(run, config, given)
+
+
+def traced(assembly: Assembly) -> dict[str, str]:
+    """The digest of a trace of availability, which must be one that can be used."""
+    path = assembly.config.federation.availability
+    if isinstance(assembly.schedule().availability, Trace):
+        return {"trace_sha256": file_digest(str(path))}
+    return {}
 
 
 def shapes(weights: Weights) -> dict[str, Any]:

@@ -23,6 +23,7 @@ ORIGINS = {
     "data_sha256": "data",
     "proxy_sha256": "proxy data",
     "generator_sha256": "generator in generator.start",
+    "trace_sha256": "trace in federation.availability",
 }
 """What must be the same when a run goes on, and its name in a sentence."""
 

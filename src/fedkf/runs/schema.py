@@ -122,6 +122,15 @@ class FederationSettings(Section):
     evaluate_clients: Count | None = Field(
         None, description="evaluate on a sample of so many clients; none means all"
     )
+    oversample: Annotated[float, Field(ge=1, le=100)] = Field(
+        1.0,
+        description="ask so many times the clients, take the first answers; who is first depends "
+        "on timing",
+    )
+    availability: float | str = Field(
+        "always",
+        description="who can be chosen: always, a rate (each client's in a round), or a trace",
+    )
     min_clients: Count = Field(1, description="usable uploads that a round needs")
     defence: Literal["norm", "none", "median", "trimmed", "krum", "multikrum", "geometric"] = Field(
         "norm",
@@ -131,6 +140,16 @@ class FederationSettings(Section):
     round_timeout: Positive | None = Field(
         None, description="seconds that flower waits for a round's clients; none means no limit"
     )
+
+    @field_validator("availability", mode="before")
+    @classmethod
+    def _availability(cls, value: Any) -> Any:
+        rate = isinstance(value, int | float) and not isinstance(value, bool)
+        if rate and 0 < value <= 1:
+            return float(value)
+        if isinstance(value, str) and (value == "always" or value.endswith((".csv", ".json"))):
+            return value
+        raise ValueError("must be always, a rate above 0 up to 1, or the path of a .csv or .json")
 
 
 class Overall(Section):
