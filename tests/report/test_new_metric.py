@@ -68,6 +68,8 @@ def test_the_dashboard_lists_it(run: Path) -> None:
 def test_means_over_seeds_have_it(run: Path) -> None:
     other = write_run(run.parent / "other", [[0.5, 1.0], [0.8, 0.9]])
     finish(other)
+    config = other / "config.yaml"
+    config.write_text(config.read_text().replace("seed: 0", "seed: 1"))
     (row,) = repeats(read_runs([run.parent]))
     assert row["metrics"]["between"][0] == pytest.approx(0.2)
 

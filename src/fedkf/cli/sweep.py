@@ -21,8 +21,9 @@ def sweep(
     quiet: QuietOption = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """A grid of runs, resumable, that ends in tables of mean ± std."""
+    """A grid of runs, resumable, that ends in tables of mean ± std and of paired differences."""
     from fedkf.cli.plans import raise_failures, run_plans, show_tables
+    from fedkf.paper.differences import difference_table
     from fedkf.paper.grid import grid_table
     from fedkf.paper.tables import write
     from fedkf.runs.collect import gather
@@ -31,8 +32,12 @@ def sweep(
     plans = read(suite).plans
     folder = out_ or Path("runs") / suite.stem
     finished, failures = run_plans(plans, folder, jobs, records, quiet)
-    table = grid_table(suite.stem, gather(plans, finished))
+    groups = gather(plans, finished)
+    table = grid_table(suite.stem, groups)
     write([table], folder, "table")
     show_tables([table])
+    if (less := difference_table(f"{suite.stem}: paired differences", groups)) is not None:
+        write([less], folder, "differences")
+        show_tables([less])
     show(f"files: {folder}")
     raise_failures(failures, folder)

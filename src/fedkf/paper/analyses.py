@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fedkf.charts.labels import algorithm_label
 from fedkf.paper import published
+from fedkf.paper.differences import paired_notes
 from fedkf.paper.grid import ROW, grid_table, label, solution
 from fedkf.paper.published import DATA, PAPER_METRICS, Case, Published
 from fedkf.paper.scales import STANDS_FOR, Scale
@@ -47,9 +48,9 @@ def performance(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
         alphas = dict.fromkeys(g.point["data.alpha"] for g in members)
         beside = told_performance(STANDS_FOR.get(config), alphas)
         title = f"{PERFORMANCE} on {named(config)}"
-        tables.append(
-            grid_table(title, without_config(members), PAPER_METRICS, beside, [scale.differs()])
-        )
+        own = without_config(members)
+        notes = [scale.differs(), *paired_notes(own)]
+        tables.append(grid_table(title, own, PAPER_METRICS, beside, notes))
     return tables
 
 

@@ -66,10 +66,13 @@ def deciles(accuracies: list[float]) -> list[float]:
 def gains(run: Run, runs: Sequence[Run]) -> dict[str, float]:
     """By how much each site is better off with the run's model than alone, the worst served first.
 
-    Empty where no run among `runs` trained alone, and for that run itself.
+    Empty where no run among `runs` trained alone with the same data and seed, and for that run
+    itself.
     """
-    alone = next((other for other in runs if other.alone and other.readouts), None)
-    if alone is None or run.alone or not run.readouts:
+    if run.alone or not run.readouts or run.pairing is None:
+        return {}
+    alone = next((r for r in runs if r.alone and r.readouts and r.pairing == run.pairing), None)
+    if alone is None:
         return {}
     own = {site.name: site.accuracy for site in site_scores(alone, alone.readouts[0])}
     return {

@@ -19,15 +19,17 @@ from markupsafe import Markup
 from fedkf import __version__
 from fedkf.charts import plotly_backend
 from fedkf.charts.chart import Bubbles, Chart
-from fedkf.charts.labels import percent
+from fedkf.charts.labels import algorithm_label, percent
 from fedkf.core.payload import KINDS as PAYLOADS
-from fedkf.metrics import METRICS, Metric
+from fedkf.metrics import METRICS, PAPER, Metric
 from fedkf.report import figures, sentences
 from fedkf.report.fairness import fairness, site_scores
 from fedkf.report.figures import model_label
+from fedkf.report.pairs import baseline, contests
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, tail
 from fedkf.report.samples import Samples
+from fedkf.runs.statistics import CHANCE, amount, ground
 
 DRAWN = 12
 """More runs than this are listed, not drawn."""
@@ -79,6 +81,7 @@ def templates() -> Environment:
         "percent": percent,
         "metric": show_metric,
         "change": show_change,
+        "amount": amount,
         "size": size,
         "megabytes": lambda v: f"{v / 1e6:,.1f}",
         "duration": lambda v: str(timedelta(seconds=round(v))),
@@ -116,6 +119,9 @@ def build(
         tables={k: [table(c) for c in v] for k, v in groups.items()},
         comparison=comparison(runs[:LISTED]),
         repeats=repeats(runs)[:LISTED],
+        paired=paired(drawn),
+        paper=[METRICS[name] for name in PAPER],
+        chance=CHANCE,
         worst=worst(drawn),
         gains=sentences.about_gain(drawn),
         fairness=fairness_rows(drawn),
@@ -136,13 +142,13 @@ def some(texts: Sequence[str]) -> list[str]:
 
 
 def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """A row per model, with its difference from the reference's same readout."""
-    base = sentences.reference(runs)
+    """A row per model, with its difference from the baseline's, on the same data and seed."""
     rows = []
     for run in runs:
+        base = baseline(run, runs) if not run.alone else None
         for readout in run.readouts:
             numbers = run.numbers(readout)
-            other = base.numbers(readout) if base and run is not base else None
+            other = base.numbers(readout) if base else None
             before = other.values if other else {}
             after = numbers.values if numbers else {}
             rows.append(
@@ -157,10 +163,24 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
                         for name, then in before.items()
                         if then is not None and (now := after.get(name)) is not None
                     },
-                    "base": run is base,
+                    "against": algorithm_label(base.algorithm) if base else None,
                     "best": (run.summary.best.get(readout) if run.summary else None),
                 }
             )
+    return rows
+
+
+def paired(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A row per setting and readout: its mean difference from the baseline, with intervals."""
+    rows = []
+    for contest in contests(runs):
+        for readout in contest.readouts():
+            found = {name: contest.difference(readout, name) for name in PAPER}
+            known = {name: difference for name, difference in found.items() if difference}
+            if known:
+                row = {"what": contest.label, "against": contest.base_label}
+                over = ground(next(iter(known.values())))
+                rows.append({**row, "readout": readout.upper(), "over": over, "metrics": known})
     return rows
 
 

@@ -26,13 +26,17 @@ def settings_of(run: Run) -> str:
 
 
 def repeats(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """A row per readout of every setting that was run more than once."""
-    groups: dict[str, list[Run]] = {}
+    """A row per readout of every setting that was run with more than one seed.
+
+    The same setting with the same seed on the same data is the same run, and counts once.
+    """
+    groups: dict[str, dict[object, Run]] = {}
     for run in runs:
         if run.readouts and run.config:
-            groups.setdefault(settings_of(run), []).append(run)
+            again = run.pairing or (run.data_hash, run.seed)
+            groups.setdefault(settings_of(run), {}).setdefault(again, run)
     rows = []
-    for group in groups.values():
+    for group in (list(found.values()) for found in groups.values()):
         for readout in group[0].readouts if len(group) > 1 else ():
             numbers = [run.numbers(readout) for run in group]
             spread = {}

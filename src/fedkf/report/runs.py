@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,14 @@ class Run:
         about = self.config.get("provenance")
         value = about.get("data_sha256") if isinstance(about, dict) else None
         return str(value) if value else None
+
+    @cached_property
+    def pairing(self) -> tuple[str, int] | None:
+        """Its data and its seed, which two runs must share to be compared; None if not known."""
+        data = self.data_hash
+        if data is None and isinstance(self.config.get("data"), dict):
+            data = json.dumps(self.config["data"], sort_keys=True, default=str)
+        return None if data is None or self.seed is None else (data, self.seed)
 
     @cached_property
     def evaluated(self) -> list[Round]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
-from fedkf.charts.labels import percent
+from fedkf.charts.labels import algorithm_label, percent
 from fedkf.metrics import METRICS
 from fedkf.report.fairness import gains, site_scores
 from fedkf.report.figures import model_label
-from fedkf.report.repeats import repeats
+from fedkf.report.pairs import Contest, contests, usable
+from fedkf.report.repeats import repeats, settings_of
 from fedkf.report.runs import Run
+from fedkf.runs.statistics import CHANCE, EQUAL, amount, over_seeds
 
 MEANINGS = {
     "AMP": "average model performance: the share of all test cases that the model gets right, "
@@ -23,7 +26,8 @@ MEANINGS = {
     "part in the last round.",
 }
 FEW = 30
-EQUAL = 1e-12
+NAMED = 8
+APART = "The runs had different data or seeds, so that none of them is compared with another."
 UNTESTED = "None of the sites has test data, so nothing can be said about accuracy."
 
 
@@ -36,29 +40,6 @@ def glossary() -> dict[str, str]:
     return metrics | MEANINGS
 
 
-def usable(runs: Sequence[Run]) -> list[Run]:
-    """Runs of a shared model that have been evaluated."""
-    return [run for run in runs if run.readouts and not run.alone]
-
-
-def reference(runs: Sequence[Run]) -> Run | None:
-    """What the others are compared with: FedAvg where it is there, else the first."""
-    shared = usable(runs)
-    return next((r for r in shared if r.algorithm == "fedavg"), shared[0] if shared else None)
-
-
-def common_readout(one: Run, two: Run) -> str:
-    """The first readout that both runs have."""
-    return next((r for r in one.readouts if r in two.readouts), one.readouts[0])
-
-
-def worst_accuracy(run: Run, readout: str) -> float:
-    """The accuracy at the worst-served site; below all others where it is not known."""
-    numbers = run.numbers(readout)
-    known = numbers["wlp"] if numbers else None
-    return -1.0 if known is None else known
-
-
 def change(before: float | None, after: float | None, what: str) -> str:
     """ "lifts …", "lowers …" or "leaves …", by the numbers as they are shown."""
     a, b = percent(before), percent(after)
@@ -67,65 +48,125 @@ def change(before: float | None, after: float | None, what: str) -> str:
     return f"{'lifts' if (after or 0) > (before or 0) else 'lowers'} {what} from {a} to {b}"
 
 
-def compared(base: Run, other: Run, readout: str) -> str | None:
-    """What the other run does to the worst-served site and to the average, in one readout."""
-    one, two = base.numbers(readout), other.numbers(readout)
-    if one is None or two is None or one["wlp"] is None or two["wlp"] is None:
+def compared(contest: Contest, readout: str) -> str | None:
+    """What a setting does to the worst-served site and to the average, in one readout."""
+    worst, average = ("wlp", "the worst-served site"), ("amp", "the average over all sites")
+    first, second = (changed(contest, readout, *what) for what in (worst, average))
+    if first is None or second is None:
         return None
-    worst = change(one["wlp"], two["wlp"], "the worst-served site")
-    average = change(one["amp"], two["amp"], "the average over all sites")
-    verb = worst.split()[0] + " "
-    return f"{other.label} {worst} and {average.removeprefix(verb)}"  # a verb said once
+    verb = first.split()[0] + " "
+    if verb == "makes ":  # "no difference beyond chance to …" wants its verb again
+        return f"{contest.label} {first} and {second}"
+    return f"{contest.label} {first} and {second.removeprefix(verb)}"  # a verb said once
+
+
+def changed(contest: Contest, readout: str, metric: str, what: str) -> str | None:
+    """What a setting does to one metric: from where to where, or by how much over seeds."""
+    found, values = contest.difference(readout, metric), contest.values(readout, metric)
+    if found is None:
+        return None
+    if len(contest.pairs) == 1:
+        return change(*values[0], what)
+    about = METRICS[metric]
+    if found.interval is not None and not found.beyond_chance:
+        return f"makes {CHANCE} to {what} ({amount(found, about)})"
+    if about.show(abs(found.mean)) == about.show(0.0):
+        return f"leaves {what} where it is"
+    size = amount(found if found.mean > 0 else found.reversed(), about).removeprefix("+")
+    return f"{'lifts' if found.mean > 0 else 'lowers'} {what} by {size}"
 
 
 def below_headline(runs: Sequence[Run]) -> str:
     """Which model the headline is about, and what the other readouts say."""
-    base = reference(runs)
-    if base is None:
+    shared, found = usable(runs), contests(runs)
+    if not shared:
         return ""
-    others = [run for run in usable(runs) if run is not base]
-    first = common_readout(base, others[0]) if len(others) == 1 else base.readouts[0]
+    one = found[0] if len(found) == 1 else None
+    known = one.readouts() if one else []
+    first = known[0] if known else shared[0].readouts[0]
     text = f"This is about the {first.upper()} model, {MEANINGS[first.upper()].rstrip('.')}."
     text = text.replace("the model averaged", "averaged")
-    for readout in base.readouts:
-        if len(others) == 1 and readout != first and readout in others[0].readouts:
-            changes = compared(base, others[0], readout)
-            text += f" With the {readout.upper()} model, {changes}." if changes else ""
+    for readout in known[1:] if one else ():
+        changes = compared(one, readout) if one else None
+        text += f" With the {readout.upper()} model, {changes}." if changes else ""
     return text
 
 
 def headline(runs: Sequence[Run]) -> str:
-    """The report in a sentence."""
-    shared, base = usable(runs), reference(runs)
-    if base is None:
+    """The report in a sentence; what it compares had the same data and seeds."""
+    shared, found = usable(runs), contests(runs)
+    if not shared:
         return headline_alone(runs)
-    others = [run for run in shared if run is not base]
-    if not others:
-        return headline_of_one(base)
-    if len(others) == 1:
-        changes = compared(base, others[0], common_readout(base, others[0]))
-        return f"Compared with {base.label}, {changes}." if changes else UNTESTED
-    readout = base.readouts[0]
-    ranked = sorted(shared, key=lambda run: -worst_accuracy(run, readout))
-    best = ranked[0]
-    if worst_accuracy(best, readout) < 0:
+    if not found:
+        same = len({settings_of(run) for run in shared}) == 1
+        return headline_of_one(shared) if same else APART
+    if len(found) == 1:
+        return headline_of_two(found[0])
+    common = set.intersection(*({other.pairing for _, other in c.pairs} for c in found))
+    if len({settings_of(contest.base) for contest in found}) > 1 or not common:
+        return headline_of_data(found)
+    return headline_of_many([contest.within(common) for contest in found])
+
+
+def headline_of_two(contest: Contest) -> str:
+    """What one setting does, compared with the baseline."""
+    known = contest.readouts()
+    changes = compared(contest, known[0]) if known else None
+    seeds = len(contest.pairs)
+    over = f" over {seeds} seeds" if seeds > 1 else ""
+    return f"Compared with {contest.base_label}{over}, {changes}." if changes else UNTESTED
+
+
+def headline_of_many(found: Sequence[Contest]) -> str:
+    """Who serves the worst-served site best, by means over the seeds that all were run with."""
+    readout, base = found[0].base.readouts[0], found[0].base_label
+    values = {c.label: c.values(readout, "wlp") for c in found}
+    means = {
+        label: statistics.fmean(after for _, after in pairs)
+        for label, pairs in values.items()
+        if pairs
+    }
+    if not means:
         return UNTESTED
-    if best is base:
-        return (
-            f"Of {len(shared)} models, {base.label} serves the worst-served site best: "
-            f"{percent(worst_accuracy(base, readout))}, before {ranked[1].label} with "
-            f"{percent(worst_accuracy(ranked[1], readout))}."
-        )
+    best = max(means, key=lambda label: means[label])
+    mark = statistics.fmean(before for before, _ in values[best])
+    seeds = len(found[0].pairs)
+    over = f" on average over {seeds} seeds" if seeds > 1 else ""
+    text = f"Of {len(found) + 1} models, {{}} serves the worst-served site best: {{}}{over}, "
+    if mark >= means[best]:
+        return text.format(base, percent(mark)) + f"before {best} with {percent(means[best])}."
+    text = text.format(best, percent(means[best])) + f"against {percent(mark)} with {base}"
+    difference = over_seeds([after - before for before, after in values[best]])
+    if difference.interval is None:
+        return text + "."
+    chance = "" if difference.beyond_chance else f", {CHANCE}"
+    return f"{text}: {amount(difference, METRICS['wlp'])}{chance}."
+
+
+def headline_of_data(found: Sequence[Contest]) -> str:
+    """How often the worst-served site gains, where there are different data to look at."""
+    known = [c.difference(c.readouts()[0], "wlp") for c in found if c.readouts()]
+    means = [difference.mean for difference in known if difference is not None]
+    if not means:
+        return UNTESTED
+    lifted = sum(1 for mean in means if mean > EQUAL)
+    lowered = sum(1 for mean in means if mean < -EQUAL)
     return (
-        f"Of {len(shared)} models, {best.label} serves the worst-served site best: "
-        f"{percent(worst_accuracy(best, readout))}, against "
-        f"{percent(worst_accuracy(base, readout))} with {base.label}."
+        f"Of {len(means)} comparisons with {algorithm_label(found[0].base.algorithm)}, each on the "
+        f"same data with the same seeds, {lifted} lift the worst-served site and {lowered} lower "
+        "it. Runs on different data are not compared."
     )
 
 
-def headline_of_one(run: Run) -> str:
-    """What one shared model does for its sites."""
-    readout = run.readouts[0]
+def headline_of_one(runs: Sequence[Run]) -> str:
+    """What one setting does for its sites, on average where it was run with several seeds."""
+    run, readout = runs[0], runs[0].readouts[0]
+    for row in repeats(runs)[:1]:
+        means = [percent(row["metrics"][name][0]) for name in ("amp", "wlp")]
+        return (
+            f"On average over {row['runs']} seeds, the model of {row['what']} is right in "
+            f"{means[0]} of all test cases, and in {means[1]} at the site that it serves worst."
+        )
     sites, numbers = site_scores(run, readout), run.numbers(readout)
     if not sites or numbers is None or numbers["amp"] is None:
         return UNTESTED
@@ -181,23 +222,43 @@ def cautions(runs: Sequence[Run]) -> list[str]:
                 f"{run.label} {state}: its numbers are those after round {done} of {run.planned}."
             )
     known = [run for run in runs if run.readouts]
-    for what, values in (
-        ("data or its division over the sites", {run.data_hash for run in known}),
-        ("number of rounds", {run.rounds[-1].round for run in known}),
-        ("seed", {run.seed for run in known}),
+    paired = "only those with the same data and the same seed are compared with each other"
+    partly = "part of any difference between them comes from that"
+    for what, values, then in (
+        ("data or its division over the sites", {run.data_hash for run in known}, paired),
+        ("number of rounds", {run.rounds[-1].round for run in known}, partly),
+        ("seed", {run.seed for run in known}, paired),
     ):
         if len(values) > 1:
-            sentences.append(
-                f"The runs differ in their {what}: part of any difference between them comes from "
-                "that."
-            )
-    sentences += samples_of_sites(known) + few_tests(known)
+            sentences.append(f"The runs differ in their {what}: {then}.")
+    sentences += not_compared(runs) + samples_of_sites(known) + few_tests(known)
     if len(usable(runs)) > 1 and not repeats(runs):
         sentences.append(
             "Each number comes from one training run. Differences of a few points can be chance; "
             "repeating the runs with other seeds shows how much."
         )
     return sentences
+
+
+def not_compared(runs: Sequence[Run]) -> list[str]:
+    """Runs without a baseline on their data and seed, and runs that are there twice."""
+    shared, found = usable(runs), contests(runs)
+    taken = {run.path for contest in found for pair in contest.pairs for run in pair}
+    seen: dict[tuple[str, object], str] = {}
+    twice, alone = [], []
+    for run in shared:
+        key = (settings_of(run), run.pairing)
+        if run.pairing is not None and key in seen:
+            twice.append(
+                f"{run.label} has the settings and the seed of {seen[key]}; the two count once."
+            )
+        elif run.path not in taken:
+            alone.append(run.label)
+        seen.setdefault(key, run.label)
+    if alone and len({settings_of(run) for run in shared}) > 1:
+        named = ", ".join(alone[:NAMED]) + (" …" if len(alone) > NAMED else "")
+        twice.append(f"Compared with no other, for want of one with its data and seed: {named}.")
+    return twice
 
 
 def samples_of_sites(runs: Sequence[Run]) -> list[str]:

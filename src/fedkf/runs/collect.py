@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from fedkf.metrics import METRICS
+from fedkf.runs.statistics import Difference, over_seeds, paired, within_pair
 from fedkf.runs.suite import SEEDS, Finished, Plan
 
 READOUTS = ("aca", "oca")
@@ -26,12 +28,51 @@ class Group:
 
 
 def gather(plans: Sequence[Plan], finished: Mapping[str, Finished]) -> list[Group]:
-    """The finished runs in groups, in the order of the plans; a group may be empty."""
+    """The finished runs in groups, in the order of the plans; a group may be empty.
+
+    Two runs of one group with the same seeds are the same run, and count once.
+    """
     groups: dict[tuple[Any, ...], tuple[dict[str, Any], list[Finished]]] = {}
     for plan in plans:
         point = {k: v for k, v in plan.point.items() if k not in SEEDS}
         key = tuple((k, str(v)) for k, v in point.items())
         _, runs = groups.setdefault(key, (point, []))
-        if plan.name in finished:
-            runs.append(finished[plan.name])
+        run = finished.get(plan.name)
+        if run is not None and seeds(run) not in map(seeds, runs):
+            runs.append(run)
     return [Group(point, runs) for point, runs in groups.values()]
+
+
+def seeds(run: Finished) -> tuple[int, int]:
+    return run.config.data.seed, run.config.federation.seed
+
+
+def pairs(base: Group, other: Group) -> list[tuple[Finished, Finished]]:
+    """The runs of two groups that had the same data and seed."""
+    return paired(*({run.pairing: run for run in group.runs} for group in (base, other)))
+
+
+def differences(base: Group, other: Group, readout: str, metric: str) -> list[float]:
+    """By how much a metric is larger than under the baseline, pair by pair."""
+    found = []
+    for one, two in pairs(base, other):
+        before, after = one.final(readout), two.final(readout)
+        if before is not None and after is not None:
+            start, end = before[metric], after[metric]
+            if start is not None and end is not None:
+                found.append(end - start)
+    return found
+
+
+def difference(base: Group, other: Group, readout: str, metric: str) -> Difference | None:
+    """The mean over the pairs; None where there are none, with an interval where one can be had."""
+    found = differences(base, other, readout, metric)
+    if not found:
+        return None
+    if len(matched := pairs(base, other)) == 1:
+        last = [run.rounds[-1].readouts or {} if run.rounds else {} for run in matched[0]]
+        one, two = (scores.get(readout) for scores in last)
+        if one is not None and two is not None:
+            about = within_pair(METRICS[metric], one, two, matched[0][1].tested.get)
+            return replace(about, mean=found[0]) if about else over_seeds(found)
+    return over_seeds(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -15,7 +16,7 @@ from typing import Any
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.limits import shown
-from fedkf.core.records import Numbers, Round, Summary
+from fedkf.core.records import Numbers, Partition, Round, Summary
 from fedkf.data.public import DATASETS
 from fedkf.metrics import METRICS
 from fedkf.runs import config as configuration
@@ -51,6 +52,21 @@ class Finished:
     @cached_property
     def rounds(self) -> list[Round]:
         return RunFolder(self.path).rounds()
+
+    @cached_property
+    def pairing(self) -> tuple[str, int]:
+        """Its data, as divided, and its seed: what two runs must share to be compared."""
+        digest = RunFolder(self.path).provenance().get("data_sha256")
+        data = self.config.data.model_dump_json() if digest is None else str(digest)
+        return data, self.config.federation.seed
+
+    @cached_property
+    def tested(self) -> dict[int, int]:
+        """On how many cases each client was tested; empty for a record that does not say."""
+        with contextlib.suppress(FedkfError, OSError):
+            about = RunFolder(self.path).read_record("partition.json", Partition.read)
+            return {k: client.test for k, client in enumerate(about.clients) if client.test}
+        return {}
 
     def final(self, readout: str) -> Numbers | None:
         """A readout's metrics after the last round, those too that came after the run."""
