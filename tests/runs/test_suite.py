@@ -75,7 +75,8 @@ def record(folder: Path, overrides: dict[str, object], rounds: int | None = None
     config = resolve(read("digits")[0], overrides)
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(to_yaml(config))
-    summary = {"rounds": config.federation.rounds if rounds is None else rounds}
+    done = config.federation.rounds if rounds is None else rounds
+    summary = {"algorithm": config.algorithm.name, "rounds": done}
     (folder / "summary.json").write_text(json.dumps(summary))
 
 
