@@ -81,7 +81,7 @@ def notes(bases: Sequence[str], grounds: Sequence[str]) -> list[str]:
         f"Each run less that of {' or '.join(bases)} with the same data and seed: the mean, "
         f"{'; '.join(grounds)}.",
         "In brackets a 95 % interval: Student's t from three seeds on, for one seed a bootstrap "
-        f"over its clients. {STAR}: it leaves out 0; without: {CHANCE}.",
+        f"over its clients. {STAR}: it leaves out 0; one without: {CHANCE}.",
     ]
 
 
