@@ -19,6 +19,7 @@ from world import State, World
 
 import fedkf
 from fedkf.core.client import Call, ClientData, ClientHost, Reply
+from fedkf.core.defence import Defence
 from fedkf.core.federation import Federation, Schedule
 from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Payload, Weights
@@ -157,7 +158,7 @@ def _run(world: World, algorithm: fedkf.Algorithm, folder: Path, schedule: dict[
     host = ClientHost(algorithm, task, Versions(folder), data.__getitem__)
     engine = Watched(host, trace)
     sizes = dict(enumerate(world.sizes))
-    server = Server(task, sizes, Channel(engine), Storage(host.states), proxy=proxy)
+    server = Server(task, sizes, Channel(engine), Storage(host.states), Defence("none"), proxy)
     plan = Schedule(world.rounds, **schedule)
     federation = Planned(algorithm, server, plan, Notes(trace))
     federation.trace, federation.plan = trace, world.active

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import fedkf
 from fedkf.cli.tables import results_table
+from fedkf.metrics import METRICS
 from fedkf.report.runs import read_run
 from fedkf.report.sentences import samples_of_sites
 
@@ -35,7 +36,7 @@ def test_clients_with_one_sample_and_without_test_samples_take_part(
 
 def test_no_test_data_at_all_trains_and_says_so(settings: Settings) -> None:
     result = fedkf.run(settings, train_fraction=1.0)
-    assert result.summary["readouts"]["aca"] == {"amp": None, "fm": None, "wlp": None}
+    assert result.summary["readouts"]["aca"] == dict.fromkeys(METRICS)
     assert result.summary["best"] == {}
 
 
@@ -84,7 +85,7 @@ def test_both_readouts_agree_when_everybody_is_active(settings: Settings) -> Non
 
 def test_the_frame_is_tidy(settings: Settings) -> None:
     frame = fedkf.run(settings, algorithm="fedavg").frame()
-    assert list(frame.columns) == ["round", "readout", "amp", "fm", "wlp"]
+    assert list(frame.columns) == ["round", "readout", *METRICS]
     assert len(frame) == 6
 
 

@@ -66,7 +66,7 @@ def test_code_that_a_folder_names_is_imported_on_request_only(
         ({"shape": [5]}, "no images"),
         ({"shape": [1, 10_000, 10_000]}, "larger than"),
         ({"shape": "x"}, "cannot be sampled"),
-        ({"mean": ["a"]}, "cannot be sampled"),
+        ({"mean": ["a"]}, "mean must be a finite number"),
         ({"model": "resnet8"}, "do not fit the model"),
     ],
 )

@@ -46,6 +46,7 @@ def test_a_run_leaves_the_files_of_the_contract(finished: Path) -> None:
             "losses",
             "bytes",
             "seconds",
+            "moves",
         }
         assert len(line["active"]) == 3
         assert set(line["seconds"]) == {"train", "aggregate", "evaluate", "checkpoint", "total"}
@@ -276,8 +277,8 @@ def test_a_checkpoint_writes_only_what_changed_and_keeps_only_what_is_needed(
         before.update(files)
 
     fedkf.run(settings, out=folder, rounds=6, on_round=look)
-    # slots and states, and w⁰, the state, T1's sum and the two final readouts
-    assert len(before) == 2 * len(seen) + 5
+    # slots and states, and w⁰, the state, T1's sum, the two final readouts and the defence's memory
+    assert len(before) == 2 * len(seen) + 6
 
 
 def test_without_a_folder_nothing_is_left_behind(

@@ -26,7 +26,7 @@ WINDOW = 10
 """How many former rounds count beside the present one."""
 MANY = 10
 """So many weights are not the same by chance."""
-LARGEST = torch.finfo(torch.float32).max
+LARGEST = (2 - 2**-23) * 2.0**127
 
 
 class Defence:

@@ -79,7 +79,7 @@ def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
         content = path.read_bytes()
         if wanted is not None and digest(content) != wanted:
             raise FedkfError(f"{path} is damaged: it is not what the run had written")
-        weights: Weights = load(content)
+        weights: Weights = dict(sorted(load(content).items()))
     except (OSError, SafetensorError, ValueError) as error:
         raise FedkfError(f"{path} is damaged: {error}") from None
     return weights
