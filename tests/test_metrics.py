@@ -40,3 +40,10 @@ def test_clients_without_test_data_are_left_out() -> None:
 def test_sizes_must_match() -> None:
     with pytest.raises(ValueError, match="2 accuracies but 1 sizes"):
         metrics.amp([0.5, 0.6], [1])
+
+
+def test_tenths_of_clients_are_rounded_up() -> None:
+    """Of eleven clients the worst two count, of ten and of three the worst one."""
+    assert metrics.worst10([k / 10 for k in range(11)]) == pytest.approx(0.05)
+    assert metrics.worst10([k / 10 + 0.1 for k in range(10)]) == pytest.approx(0.1)
+    assert metrics.worst10([0.4, 0.2, 0.3]) == pytest.approx(0.2)

@@ -126,6 +126,7 @@ MODULES = {
     "batches": Rules(
         "core/client.py",
         [
+            "tests/core/test_batches.py",
             "tests/core/test_client.py",
             "tests/algorithms/test_oracle.py",
             "tests/algorithms/test_qffl.py",
