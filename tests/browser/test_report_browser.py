@@ -51,10 +51,8 @@ def test_its_table_shows_summary_json(page: Page, report: Path, three_runs: Path
             row = page.locator(f'tr[data-folder="{algorithm}"][data-readout="{readout}"]')
             for metric, value in numbers.items():
                 text = row.locator(f'[data-metric="{metric}"]').inner_text()
-                shown = (
-                    f"{value:.4f}" if metric == "fm" else f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
-                )
-                assert text.split(" ")[0] == shown
+                unit = "\N{NO-BREAK SPACE}%" if METRICS[metric].percent else ""
+                assert text.split(" ")[0] == METRICS[metric].show(value) + unit
 
 
 def test_a_series_can_be_hidden_and_shown_with_the_keyboard(page: Page, report: Path) -> None:
