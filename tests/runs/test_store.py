@@ -333,3 +333,11 @@ def test_a_checkpoint_that_lost_a_file_is_told_and_not_guessed(
     victim.unlink()
     with pytest.raises(FedkfError, match=f"{victim.name} is missing, which the checkpoint names"):
         fedkf.run(settings, out=tmp_path, rounds=3, resume=True)
+
+
+def test_a_folder_in_the_place_of_the_status_does_not_stop_a_run(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "status.json").mkdir()
+    assert fedkf.run(settings, out=tmp_path).summary["rounds"] == 3
+    assert not (tmp_path / ".status.json.tmp").exists()

@@ -206,7 +206,10 @@ class Writer(Observer):
         # Not flushed to the disk: it tells what is going on now, and nothing depends on it.
         temporary = self.folder / ".status.json.tmp"
         temporary.write_text(json.dumps(self.status) + "\n")
-        os.replace(temporary, self.folder / "status.json")
+        try:
+            os.replace(temporary, self.folder / "status.json")
+        except IsADirectoryError:  # somebody put a folder there; the run itself is none the worse
+            temporary.unlink()
 
     def round_started(self, round: int, active: Sequence[int]) -> None:
         self.set_status("running", round=round, active=list(active))
