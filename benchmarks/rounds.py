@@ -1,8 +1,9 @@
 """Seconds per round of the whole engine on two cores, against a bare loop, Flower and pfl.
 
-    python benchmarks/rounds.py [--repetitions 7] [--python PYTHON]
+    python benchmarks/rounds.py [--repetitions 7] [--python PYTHON] [--before CHECKOUT]
 
-PYTHON is an interpreter with `flwr[simulation]` and `pfl`; without it they are left out. Every
+PYTHON is an interpreter with `flwr[simulation]` and `pfl`; without it they are left out. CHECKOUT
+is a folder with another revision of this project, to be timed in turns with this one. Every
 program does the same work (benchmarks/competitors/work.py) on the same two cores in turns; medians,
 with the shortest and the longest round.
 """
@@ -30,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--python", help="an interpreter with flwr and pfl")
+    parser.add_argument("--before", type=Path, help="a checkout of another revision")
     parser.add_argument("--algorithms", nargs="*", default=["fedavg", "fedkf"])
     given = parser.parse_args()
     os.environ.update(QUIET)
@@ -42,6 +44,10 @@ def main() -> None:
             "ours, two workers": Side([sys.executable, FOLDER / "ours.py", algorithm]),
             "bare loop": Side([sys.executable, FOLDER / "bare.py", algorithm]),
         }
+        if given.before:
+            program = given.before / "benchmarks" / "competitors" / "ours.py"
+            path = f"PYTHONPATH={given.before / 'src'}"
+            sides["before, two workers"] = Side(["env", path, sys.executable, program, algorithm])
         if given.python and algorithm == "fedavg":
             torchrun = [given.python, "-m", "torch.distributed.run", f"--nproc-per-node={CORES}"]
             sides["Flower simulation"] = Side([given.python, FOLDER / "flower_simulation.py"])
@@ -51,8 +57,8 @@ def main() -> None:
         ours = median(times["ours, two workers"])
         for name, values in times.items():
             value, spread = median(values), f"{min(values):.2f} to {max(values):.2f}"
-            told = f"{value:.2f} | {spread} | {value / ours:.2f}×"
-            print(f"| {algorithm}, {name} | {told} |", flush=True)
+            row = f"{value:.2f} | {spread} | {value / ours:.2f}×"
+            print(f"| {algorithm}, {name} | {row} |", flush=True)
 
 
 if __name__ == "__main__":
