@@ -125,7 +125,7 @@ class Metric:
     @property
     def heading(self) -> str:
         """Its label with the unit that `show` leaves out."""
-        return f"{self.label} %" if self.percent else self.label
+        return f"{self.label} %" if self.percent and "%" not in self.label else self.label
 
     def show(self, value: float | None) -> str:
         """The number as tables have it, without its unit.
