@@ -85,15 +85,17 @@ def judge_all(mutants: Sequence[Mutant], results: dict[str, str], jobs: int) -> 
         trees: Queue[Path] = Queue()
         for number in range(jobs):
             trees.put(copy_tree(Path(folder) / str(number)))
-        for tests in dict.fromkeys(m.tests for m in left):
-            if run_tests(Path(folder) / "0", tests) != 0:
-                raise SystemExit(f"without any mutant, pytest {' '.join(tests)} fails")
         with ThreadPoolExecutor(jobs) as pool:
-            verdicts = pool.map(lambda mutant: judge(mutant, trees), left)
-            for mutant, verdict in zip(left, verdicts, strict=True):
-                print(f"{verdict:>8}  {mutant.module}: {mutant.says}", flush=True)
-                results[key(mutant)] = verdict
-                KEPT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", "utf-8")
+            for tests in dict.fromkeys(m.tests for m in left):
+                alike = [m for m in left if m.tests == tests]
+                if run_tests(Path(folder) / "0", tests) != 0:
+                    raise SystemExit(f"without any mutant, pytest {' '.join(tests)} fails")
+                verdicts = pool.map(lambda mutant: judge(mutant, trees), alike)
+                for mutant, verdict in zip(alike, verdicts, strict=True):
+                    print(f"{verdict:>8}  {mutant.module}: {mutant.says}", flush=True)
+                    results[key(mutant)] = verdict
+                    text = json.dumps(results, indent=1, sort_keys=True)
+                    KEPT.write_text(text + "\n", "utf-8")
 
 
 def judge(mutant: Mutant, trees: Queue[Path]) -> str:
