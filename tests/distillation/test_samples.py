@@ -81,14 +81,16 @@ def test_a_source_of_ones_own_is_named_by_its_module(settings: Settings) -> None
         fedkf.run(settings, generator={"samples": "warps"})
 
 
-def test_vectors_take_noise_only(settings: Settings) -> None:
+def test_vectors_take_noise_and_warps_but_no_fields(settings: Settings) -> None:
     from torch.utils.data import TensorDataset
 
     del settings["data"]
     vectors = TensorDataset(torch.randn(40, 6), torch.arange(40) % 2)
-    fedkf.run(settings, dataset=vectors, clients=2, model="mlp", generator={"samples": "noise"})
-    with pytest.raises(UserError, match="field and warp make images"):
-        fedkf.run(settings, dataset=vectors, clients=2, model="mlp", generator={"samples": "warp"})
+    for source in ("noise", "warp"):
+        generator = {"samples": source}
+        fedkf.run(settings, dataset=vectors, clients=2, model="mlp", generator=generator)
+    with pytest.raises(UserError, match="field makes images; noise and warp make any inputs"):
+        fedkf.run(settings, dataset=vectors, clients=2, model="mlp", generator={"samples": "field"})
 
 
 class Watched(TrainedGenerator):

@@ -7,3 +7,11 @@ SAMPLES = {
     "warp": "fedkf.distillation.samples:Warp",
 }
 """The sources of samples that a configuration can name."""
+
+
+def samples_for(name: str, shape: tuple[int, ...]) -> str:
+    """What a name of a source stands for where inputs have this shape: `warp` has three kinds."""
+    if name != "warp" or len(shape) == 3:
+        return name
+    kind = "SignalWarp" if len(shape) == 2 else "VectorWarp"
+    return f"fedkf.distillation.signal_warps:{kind}"

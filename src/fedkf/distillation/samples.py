@@ -25,7 +25,7 @@ class FreeSamples(Samples):
         self.client, self.task = client, client.task
         self.random = client.random("samples")
         if len(self.task.shape) != 3 and not isinstance(self, Noise):
-            raise UserError("generator.samples: field and warp make images; noise makes any inputs")
+            raise UserError("generator.samples: field makes images; noise and warp make any inputs")
 
     def draw(self) -> Tensor:
         x = self.make().to(self.task.device)

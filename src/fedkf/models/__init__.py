@@ -16,20 +16,52 @@ if TYPE_CHECKING:
 MODELS = {
     "lenet5": "fedkf.models.lenet:LeNet5",
     "resnet8": "fedkf.models.resnet:ResNet8",
+    "cnn1d": "fedkf.models.cnn1d:CNN1d",
     "mlp": "fedkf.models.mlp:MLP",
 }
 GENERATORS = {
     "released": "fedkf.models.generator:ReleasedGenerator",
     "dcgan": "fedkf.models.generator:DCGAN",
+    "signal": "fedkf.models.cnn1d:SignalGenerator",
     "mlp": "fedkf.models.mlp:VectorGenerator",
 }
 FOR_IMAGES = ("lenet5", "resnet8", "released", "dcgan")
+FOR_SIGNALS = ("cnn1d", "signal")
 
 
 def check_name(key: str, name: str, known: Mapping[str, str]) -> None:
     """Refuse a name that is neither known nor of the form `package.module:factory`."""
     if ":" not in name and name not in known and name != "python":
         raise UserError(f"{key}: no {name!r}; {nearest(name, known)}")
+
+
+def check_model_for(name: str, shape: tuple[int, ...]) -> None:
+    """Refuse a model that is made for inputs of another kind."""
+    kind, takes = kind_of(shape), made_for(name)
+    if takes not in (None, kind):
+        fits = {"images": "lenet5, resnet8, ", "signals": "cnn1d, "}.get(kind, "")
+        raise UserError(
+            f"model.name: {name} takes {takes}, but inputs have shape {[*shape]}; {fits}mlp or a "
+            "model of your own takes them"
+        )
+
+
+def generator_for(name: str, shape: tuple[int, ...], for_images: str) -> str:
+    """The generator of that name, or in its place the one that makes inputs of this shape."""
+    kind = kind_of(shape)
+    if made_for(name) in (None, kind):
+        return name
+    return {"images": for_images, "signals": "signal"}.get(kind, "mlp")
+
+
+def made_for(name: str) -> str | None:
+    """The only kind of inputs that a model or generator of ours is for, if there is one."""
+    return "images" if name in FOR_IMAGES else "signals" if name in FOR_SIGNALS else None
+
+
+def kind_of(shape: tuple[int, ...]) -> str:
+    """What inputs of this shape are: images, signals, or vectors and everything else."""
+    return {3: "images", 2: "signals"}.get(len(shape), "vectors")
 
 
 def find(key: str, name: str, known: Mapping[str, str]) -> Callable[..., Any]:

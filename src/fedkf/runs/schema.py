@@ -94,7 +94,7 @@ class Data(Section):
 class Model(Section):
     """The classifier that is learned."""
 
-    name: str = Field("lenet5", description="lenet5, resnet8, mlp or package.module:factory")
+    name: str = Field("lenet5", description="lenet5, resnet8, cnn1d, mlp or package.module:factory")
 
 
 class AlgorithmChoice(BaseModel):
@@ -182,7 +182,7 @@ class Generator(Section):
     samples: str = Field(
         "trained", description="what is distilled on: trained, noise, field, warp or module:object"
     )
-    name: str = Field("dcgan", description="dcgan, released, mlp or package.module:factory")
+    name: str = Field("dcgan", description="dcgan, released, signal, mlp or package.module:factory")
     width: Length = Field(16, description="channels: width, width, width/2; the paper's is 128")
     noise: Length = Field(100, description="length of the noise vector")
     lr: Positive = Field(0.001, description="β, learning rate of its Adam")

@@ -21,10 +21,10 @@ from fedkf.data import proxy, sources
 from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.partition import Division, partition
 from fedkf.data.source import Say, Source, limit_per_class, named
-from fedkf.distillation import SAMPLES
+from fedkf.distillation import SAMPLES, samples_for
 from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
-from fedkf.runs.schema import FIDELITY_PARTITION, Config
+from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
 if TYPE_CHECKING:
     import torch
@@ -151,15 +151,14 @@ def settle(config: Config, source: Source) -> Config:
             raise UserError(
                 f"data.{key} has {len(settled[key])} numbers but {what.format(channels)}"
             )
-    if not source.images and config.model.name in models.FOR_IMAGES:
-        shape = list(source.inputs.shape[1:])
-        raise UserError(
-            f"model.name: {config.model.name} takes images, but inputs have shape {shape}; "
-            "mlp or a model of your own takes any"
-        )
-    update: dict[str, Any] = {"data": data.model_copy(update=settled)}
-    if not source.images and generator.name in models.FOR_IMAGES:
-        update["generator"] = generator.model_copy(update={"name": "mlp"})
+    shape = tuple(source.inputs.shape[1:])
+    models.check_model_for(config.model.name, shape)
+    for_images = FIDELITY[config.fidelity]["generator"]["name"]
+    fits = models.generator_for(generator.name, shape, for_images)
+    update = {
+        "data": data.model_copy(update=settled),
+        "generator": generator.model_copy(update={"name": fits}),
+    }
     return config.model_copy(update=update)
 
 
@@ -232,11 +231,12 @@ def make_task(
     settings, generator = config.federation, config.generator
     steps: int | None = None
     if settings.steps == "equal":
-        samples = sum(data.sizes.values())
-        steps = max(1, samples // (len(data.sizes) * settings.batch_size))
+        held = sum(data.sizes.values())
+        steps = max(1, held // (len(data.sizes) * settings.batch_size))
     elif isinstance(settings.steps, int):
         steps = settings.steps
-    source = models.find("generator.samples", generator.samples, SAMPLES)
+    samples = samples_for(generator.samples, data.shape)
+    source = models.find("generator.samples", samples, SAMPLES)
     generation = make_generation(config, data.shape, given.generator)
     task = Task(
         make_model=model_factory(config, data.shape, len(data.class_names), given.model),

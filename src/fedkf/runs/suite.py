@@ -178,7 +178,7 @@ def difference(wanted: Config, found: Config) -> str | None:
         open_ = key in SETTLED and first.get(key) is None
         # What a run settles for itself: its owners' number, a generator for what is no image.
         open_ |= key == "data.clients" and second["data.partition"] == "natural"
-        open_ |= key == "generator.name" and second.get(key) == "mlp"
+        open_ |= key == "generator.name" and second.get(key) in ("mlp", "signal")
         if first.get(key) != second.get(key) and not open_:
             return key
     return None
