@@ -15,6 +15,7 @@ from fedkf.core.records import Round
 from fedkf.data.datasets import from_object
 from fedkf.data.proxy import from_object as from_unlabelled
 from fedkf.data.source import Source
+from fedkf.data.targets import Targets
 from fedkf.runs import config as configuration
 from fedkf.runs.experiment import execute
 from fedkf.runs.result import Result
@@ -60,8 +61,8 @@ def run(
     for observer in observers:
         if not isinstance(observer, Observer):
             raise UserError(f"observers holds {observer!r}; it must hold fedkf.Observer objects")
-    source = given_source(clients, dataset)
-    content = settings_of({} if source is not None and config is None else config)
+    own_data = gives_data(clients, dataset)
+    content = settings_of({} if own_data and config is None else config)
     if algorithm is None:
         chosen = content.get("algorithm") or {}
         named = chosen.get("name", "fedkf") if isinstance(chosen, Mapping) else chosen
@@ -74,10 +75,11 @@ def run(
         **chosen_keys(algorithm),
         **object_keys(model, generator),
         **({"data.clients": clients} if isinstance(clients, int) else {}),
-        **({"data.source": "python"} if source is not None else {}),
+        **({"data.source": "python"} if own_data else {}),
         **({} if proxy is None else {"data.proxy": "python" if unlabelled else proxy}),
     }
     resolved = configuration.resolve(content, flat, kind)
+    source = given_source(clients, dataset, resolved.data.task) if own_data else None
     folder = out if out is not None else resolved.output.dir
     own = kind.create(resolved.algorithm.model_dump(exclude={"name"}))
     make, generate = (made if callable(made) else None for made in (model, generator))
@@ -86,17 +88,22 @@ def run(
     return execute(resolved, path, resume, [OnRound(on_round), *observers], given=given)
 
 
-def given_source(clients: int | Mapping[str, Any] | None, dataset: Any) -> Source | None:
-    """The samples that were given as objects, if any were."""
+def gives_data(clients: int | Mapping[str, Any] | None, dataset: Any) -> bool:
+    """Whether samples are given as objects."""
     if clients is not None and not isinstance(clients, int | Mapping):
         raise UserError(
             f"clients is a {type(clients).__name__}; it must be a number, or map names to Datasets"
         )
+    if isinstance(clients, Mapping) and dataset is not None:
+        raise UserError("give clients={name: Dataset, …} or dataset=…, not both")
+    return isinstance(clients, Mapping) or dataset is not None
+
+
+def given_source(clients: int | Mapping[str, Any] | None, dataset: Any, task: str) -> Source:
+    """The samples that were given as objects, with what the task asks for as labels."""
     if isinstance(clients, Mapping):
-        if dataset is not None:
-            raise UserError("give clients={name: Dataset, …} or dataset=…, not both")
-        return from_object(clients)
-    return None if dataset is None else from_object(dataset, "dataset")
+        return from_object(clients, targets=Targets(task))
+    return from_object(dataset, "dataset", Targets(task))
 
 
 def settings_of(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:

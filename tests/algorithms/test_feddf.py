@@ -15,7 +15,7 @@ from conftest import Outcome, Settings
 from torch import nn, tensor
 
 import fedkf
-from fedkf.algorithms.feddf import FedDF, ensemble_logits
+from fedkf.algorithms.feddf import FedDF, ensemble_outputs
 from fedkf.core.payload import Payload, weighted_mean
 from fedkf.core.random import Streams
 from fedkf.core.server import Server, Upload
@@ -47,7 +47,7 @@ def task() -> Task:
 
 def test_the_ensemble_is_the_mean_of_logits_and_not_of_probabilities() -> None:
     models = [two_numbers(math.log(9), 0), two_numbers(0, 0)]
-    logits = ensemble_logits(task(), models, tensor([[1.0], [2.0]]))
+    logits = ensemble_outputs(task(), models, tensor([[1.0], [2.0]]))
     # (ln 9 + 0) / 2 = ln 3 at x = 1: soft labels (¾, ¼), whereas (0.9 + 0.5) / 2 = 0.7
     assert logits.softmax(1)[0].tolist() == pytest.approx([0.75, 0.25])
     assert logits.softmax(1)[1].tolist() == pytest.approx([0.9, 0.1])

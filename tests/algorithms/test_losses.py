@@ -14,7 +14,7 @@ from fedkf.algorithms.fedkf import (
     information_entropy_loss,
     one_hot_loss,
 )
-from fedkf.core.task import Task
+from fedkf.core.objective import Classification
 from fedkf.distillation.losses import kl_loss
 
 # Logarithms of probabilities are logits that softmax gives back.
@@ -72,7 +72,7 @@ def test_kl_loss_is_finite_where_the_teacher_is_certain() -> None:
 
 def test_cross_entropy_is_eq_7() -> None:
     expected = -(math.log(0.2) + math.log(0.6)) / 2
-    assert Task.loss(LOGITS, tensor([1, 2])).item() == pytest.approx(expected)
+    assert Classification().loss(LOGITS, tensor([1, 2])).item() == pytest.approx(expected)
 
 
 def test_the_generators_loss_is_eq_5() -> None:

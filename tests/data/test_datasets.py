@@ -17,6 +17,7 @@ from torch.utils.data import Dataset, TensorDataset
 import fedkf
 from fedkf.core.errors import UserError
 from fedkf.data.datasets import from_object
+from fedkf.data.targets import Targets
 
 X, Y = torch.rand(30, 1, 16, 16), torch.arange(30) % 3
 
@@ -205,7 +206,7 @@ def test_sites_that_number_their_own_classes_are_matched_by_name() -> None:
     assert source.class_names == ["ill", "unsure", "well"]
     assert source.labels[:2].tolist() == [0, 2]
     assert source.labels[10:12].tolist() == [0, 1]
-    ordered = from_object(sites, class_names=["well", "unsure", "ill"])
+    ordered = from_object(sites, targets=Targets(class_names=["well", "unsure", "ill"]))
     assert ordered.labels[:2].tolist() == [2, 0]
 
 

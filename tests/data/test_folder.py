@@ -15,6 +15,7 @@ from fedkf.core.errors import UserError
 from fedkf.data.folder import open_image
 from fedkf.data.source import Source
 from fedkf.data.sources import load
+from fedkf.data.targets import Targets
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def hospitals(tmp_path: Path) -> Path:
 
 
 def read(path: Path, size: int | None = 20, names: list[str] | None = None) -> Source:
-    return load("folder", str(path), names, size)
+    return load("folder", str(path), Targets(class_names=names), size)
 
 
 def test_client_folders_own_what_is_in_them(hospitals: Path) -> None:

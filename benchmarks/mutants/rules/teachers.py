@@ -87,9 +87,9 @@ MODULES = {
             ),
             ("one teacher", "total / len(models)", "total"),
             (
-                "logits for probabilities",
-                ".softmax(1)\n            return new",
-                "\n            return new",
+                "probabilities for logits",
+                "task.objective.distil(taught[index], student(inputs[index]))",
+                "task.objective.distil(taught[index].softmax(1), student(inputs[index]))",
             ),
             (
                 "the student in evaluation mode",
@@ -211,14 +211,14 @@ MODULES = {
             ),
             (
                 "the adversarial term helps the model",
-                "loss = loss - self.gamma * kl_loss(logits",
-                "loss = loss + self.gamma * kl_loss(logits",
+                "loss = loss - self.gamma * kl",
+                "loss = loss + self.gamma * kl",
             ),
             ("entropy of each sample", "p = logits.softmax(1).mean(0)", "p = logits.softmax(1)[0]"),
             (
                 "the generated batch moves batch norm",
-                "            with client.aside():\n                kl = kl_loss(soft, student(fake.detach()))\n",
-                "            kl = kl_loss(soft, student(fake.detach()))\n",
+                "            with client.aside():\n                kl = distil(logits.detach(), student(fake.detach()))\n",
+                "            kl = distil(logits.detach(), student(fake.detach()))\n",
             ),
             (
                 "the first round is never plain",
@@ -246,8 +246,8 @@ MODULES = {
             ("features not absolute", "features.flatten(1).abs()", "features.flatten(1)"),
             (
                 "soft labels of the student",
-                "soft = logits.detach().softmax(1)",
-                "soft = student(fake).detach().softmax(1)",
+                "kl = distil(logits.detach(), ",
+                "kl = distil(student(fake).detach(), ",
             ),
         ],
     ),

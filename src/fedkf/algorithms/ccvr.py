@@ -37,6 +37,7 @@ class CCVR(Algorithm):
     """FedAvg, then a classifier trained on draws from N(μ_c, Σ_c) for every class c."""
 
     name: ClassVar[str] = "ccvr"
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
     discloses: ClassVar[tuple[str, ...]] = ("label_counts", "feature_statistics")
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Algorithm.client_steps,

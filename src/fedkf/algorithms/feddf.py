@@ -12,7 +12,6 @@ import torch
 from fedkf.core.algorithm import Algorithm, State, option
 from fedkf.core.client import batch_indices
 from fedkf.core.task import Training, copy_of
-from fedkf.distillation.losses import kl_loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,11 +40,11 @@ class FedDF(Algorithm):
         inputs = server.proxy.to(task.device)
         inputs = inputs.to(memory_format=task.layout) if inputs.ndim == 4 else inputs
         with server.own_work("distillation") as random:
-            soft = ensemble_logits(task, [u["weights"] for u in uploads], inputs).softmax(1)
-            return new.replace(weights=self.distil(task, new["weights"], inputs, soft, random))
+            taught = ensemble_outputs(task, [u["weights"] for u in uploads], inputs)
+            return new.replace(weights=self.distil(task, new["weights"], inputs, taught, random))
 
     def distil(
-        self, task: Task, start: Weights, inputs: Tensor, soft: Tensor, random: torch.Generator
+        self, task: Task, start: Weights, inputs: Tensor, taught: Tensor, random: torch.Generator
     ) -> Weights:
         student = task.load("student", start).train()
         optimizer = torch.optim.Adam(student.parameters(), lr=self.server_lr)
@@ -56,14 +55,14 @@ class FedDF(Algorithm):
                     self.server_lr / 2 * (1 + math.cos(math.pi * step / self.server_steps))
                 )
             optimizer.zero_grad(set_to_none=True)
-            kl_loss(soft[index], student(inputs[index])).backward()
+            task.objective.distil(taught[index], student(inputs[index])).backward()
             optimizer.step()
         return copy_of(student)
 
 
-def ensemble_logits(task: Task, models: Sequence[Weights], inputs: Tensor) -> Tensor:
-    """The mean of the models' logits; every model counts alike."""
-    total = torch.zeros(len(inputs), task.classes, device=inputs.device)
+def ensemble_outputs(task: Task, models: Sequence[Weights], inputs: Tensor) -> Tensor:
+    """The mean of the models' outputs; every model counts alike."""
+    total = torch.zeros(len(inputs), task.outputs, device=inputs.device)
     with torch.no_grad():
         for weights in models:
             teacher = task.load("teacher", weights).eval()

@@ -33,6 +33,7 @@ class FedFTG(Algorithm):
     """From w = Σ p_k w_k: min over w, max over θ of L_md − λ_cls L_cls − λ_dis L_dis."""
 
     name: ClassVar[str] = "fedftg"
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
     continues: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
     uploads: ClassVar[tuple[str, ...]] = ("weights", "label_counts/count")

@@ -37,6 +37,7 @@ class FedGen(Algorithm):
     """F_k(w) + weight · E CE(predictor(G(y, ε)), y), y drawn as the labels are known to fall."""
 
     name: ClassVar[str] = "fedgen"
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
     continues: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("label_counts",)
     uploads: ClassVar[tuple[str, ...]] = ("weights", "label_counts/count")

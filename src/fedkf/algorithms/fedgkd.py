@@ -10,7 +10,6 @@ import torch
 
 from fedkf.core.algorithm import Algorithm, LocalLoss, State, option
 from fedkf.core.payload import Payload, Weights, weighted_mean
-from fedkf.distillation.losses import kl_loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -71,7 +70,7 @@ class FedGKD(Algorithm):
         def loss(x: Tensor, y: Tensor) -> Tensor:
             logits = client.model(x)
             parts = [
-                vote * kl_loss(teacher(x).softmax(1), logits)
+                vote * client.task.objective.distil(teacher(x), logits)
                 for vote, teacher in zip(votes, teachers, strict=True)
             ]
             kl = torch.stack(parts).sum()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, State, option
-from fedkf.distillation.losses import judge, kl_loss
+from fedkf.distillation.losses import judge
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +65,7 @@ class FedKF(Algorithm):
             return super().local_update(client, down)
         student = client.start(down["weights"])  # w_k ← w
         teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])  # ŵ, fixed
-        samples = self.samples(client, down)
+        samples, distil = self.samples(client, down), client.task.objective.distil
         for x, y in client.batches():
             if fresh := client.steps % samples.reuse == 0:
                 fake = samples.draw()
@@ -75,9 +75,8 @@ class FedKF(Algorithm):
                     with torch.no_grad():
                         fake = samples.draw()
                         logits = teacher(fake)
-                soft = logits.detach().softmax(1)
             with client.aside():
-                kl = kl_loss(soft, student(fake.detach()))
+                kl = distil(logits.detach(), student(fake.detach()))
             client.step(client.task.loss(student(x), y) + self.gamma * kl)  # w_k ← w_k − η ∇L(w_k)
             if fresh and not self.resample:
                 self.train_generator(client, samples, fake, features, logits)
@@ -90,9 +89,11 @@ class FedKF(Algorithm):
         return client.samples()
 
     def generator_loss(self, features: Tensor, logits: Tensor) -> Tensor:
-        """L_G = L_IE + λ₁ L_OH + λ₂ L_A (Eq. 5)."""
-        entropy = information_entropy_loss(logits, scaled=self.entropy == "scaled")
+        """L_G = L_IE + λ₁ L_OH + λ₂ L_A (Eq. 5); for a single output L_S + λ₂ L_A."""
         activation = activation_loss(features, mean=self.activation == "mean")
+        if logits.shape[1] == 1:
+            return spread_loss(logits) + self.lambda2 * activation
+        entropy = information_entropy_loss(logits, scaled=self.entropy == "scaled")
         return entropy + self.lambda1 * one_hot_loss(logits) + self.lambda2 * activation
 
     def train_generator(
@@ -101,10 +102,12 @@ class FedKF(Algorithm):
         """θ_k ← θ_k − β ∇L_G(θ_k), for samples that learn."""
         if not fake.requires_grad:
             return
-        loss = self.generator_loss(features, logits)
+        objective = client.task.objective
+        loss = self.generator_loss(features, objective.logits(logits))
         if self.adversarial:
             with client.aside():
-                loss = loss - self.gamma * kl_loss(logits.detach().softmax(1), client.model(fake))
+                kl = objective.distil(logits.detach(), client.model(fake))
+                loss = loss - self.gamma * kl
         samples.learn(loss)
         client.log(generator=loss)
 
@@ -131,6 +134,15 @@ def information_entropy_loss(logits: Tensor, scaled: bool = False) -> Tensor:
     # A class with p = 0 adds nothing; the clamp keeps its logarithm, and the gradient, finite.
     negative = (p * p.clamp_min(torch.finfo(p.dtype).tiny).log()).sum()
     return 1 + negative / math.log(p.numel()) if scaled else negative
+
+
+def spread_loss(outputs: Tensor) -> Tensor:
+    """L_S, for a number in place of classes: −½ log of the variance of the batch's predictions.
+
+    As L_IE does for classes, it is minus an entropy, up to a constant: that of the normal
+    distribution with this variance. A number has no class to be sure of, so that L_OH has no part.
+    """
+    return -0.5 * (outputs.var(correction=0) + 1e-6).log()
 
 
 def activation_loss(features: Tensor, mean: bool = False) -> Tensor:

@@ -67,7 +67,9 @@ class FedKFServer(FedKF):
         samples.every = 1  # every batch is for learning
         with server.own_work("server generator"):
             for _ in range(self.generator_steps):
-                samples.learn(self.generator_loss(*judge(teacher, samples.draw())))
+                features, outputs = judge(teacher, samples.draw())
+                logits = client.task.objective.logits(outputs)
+                samples.learn(self.generator_loss(features, logits))
         made = samples.state()
         return state.replace(generator=made["generator"], adam=made["adam"])
 

@@ -59,6 +59,8 @@ class Algorithm:
     `local_update` is in `uploads`. A client refuses any other method."""
     shared_model: ClassVar[bool] = True
     """Ends in one model for all; False where every client is judged by a model of its own."""
+    tasks: ClassVar[tuple[str, ...]] = ()
+    """The values of `data.task` that it is for; none means any."""
     uses_generator: ClassVar[bool] = False
     """Distils on generated samples, so the model's features are needed too."""
     uses_features: ClassVar[bool] = False

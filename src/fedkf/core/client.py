@@ -55,7 +55,8 @@ class Client:
         task: Task,
         state: Payload | None = None,
     ) -> None:
-        self.id, self.round, self.data, self.task = id, round, data, task
+        self.id, self.round, self.data = id, round, data
+        self.task = task = task.of_client(data.labels)
         self.size = len(data.labels)
         self.state = state
         self.steps = 0

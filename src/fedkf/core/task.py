@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
+from fedkf.core.objective import Classification, Objective
 from fedkf.core.random import GlobalStream, Streams
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Task:
     channels_last: bool = False
     parts: Sequence[object] = ()
     on_resident: Callable[[nn.Module, str], None] | None = None
+    objective: Objective = field(default_factory=Classification)
     start: Weights | None = None
     """w⁰ where it is given, as a resumed run gives the one that it began with."""
     _residents: dict[str, nn.Module] = field(default_factory=dict, init=False, repr=False)
@@ -109,10 +111,23 @@ class Task:
         module.zero_grad(set_to_none=True)
         return module
 
-    @staticmethod
-    def loss(logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross entropy, L_CE (Eq. 7)."""
-        return torch.nn.functional.cross_entropy(logits, labels)
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """What a client's training descends; for classes cross entropy, L_CE (Eq. 7)."""
+        return self.objective.loss(outputs, targets)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the model makes of an input."""
+        return self.objective.outputs(self.classes)
+
+    def of_client(self, targets: Tensor) -> Task:
+        """The task as a client with these training targets has it; its models are the same."""
+        objective = self.objective.of_client(targets, self.classes)
+        if objective is self.objective:
+            return self
+        own = object.__new__(type(self))
+        own.__dict__.update(self.__dict__, objective=objective)
+        return own
 
 
 def copy_of(module: nn.Module) -> Weights:

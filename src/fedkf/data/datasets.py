@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +10,15 @@ import numpy as np
 import torch
 
 from fedkf.core.errors import UserError
+from fedkf.core.objective import find
 from fedkf.data.source import Source, check, named
+from fedkf.data.targets import Targets
 
 
 def from_object(
-    given: Any, where: str = "clients", class_names: Sequence[str] | None = None
+    given: Any,
+    where: str = "clients",
+    targets: Targets = Targets(),  # noqa: B008
 ) -> Source:
     """A Dataset, a mapping from client names to Datasets, or a function that returns either."""
     if callable(given) and not isinstance(given, Mapping) and not hasattr(given, "__getitem__"):
@@ -23,12 +27,14 @@ def from_object(
         except Exception as error:
             raise UserError(f"{where} raised {type(error).__name__}: {error}") from error
     if not isinstance(given, Mapping):
-        inputs, labels, names = arrays_of(given, where)
-        return named(check(where, inputs, labels, names), class_names)
+        inputs, labels, names = arrays_of(given, where, targets.task)
+        found = check(where, inputs, labels, replace(targets, class_names=names))
+        return named(found, targets.class_names)
     if not given:
         raise UserError(f"{where} holds no clients")
     parts: dict[str, tuple[Any, Any, list[str] | None]] = {
-        str(name): arrays_of(data, f"{where}[{name!r}]") for name, data in given.items()
+        str(name): arrays_of(data, f"{where}[{name!r}]", targets.task)
+        for name, data in given.items()
     }
     shapes = {inputs.shape[1:] for inputs, _, _ in parts.values()}
     if len(shapes) > 1:
@@ -44,15 +50,19 @@ def from_object(
         where,
         np.concatenate([inputs for inputs, _, _ in parts.values()]),
         np.concatenate([labels for _, labels, _ in parts.values()]),
-        orders[0] if orders else None,
+        replace(targets, class_names=orders[0] if orders else None),
     )
-    source = named(source, class_names)
+    source = named(source, targets.class_names)
     owners = np.repeat(np.arange(len(parts)), [len(labels) for _, labels, _ in parts.values()])
     return replace(source, owners=owners, owner_names=list(parts))
 
 
-def arrays_of(data: Any, where: str) -> tuple[np.ndarray[Any, Any], Any, list[str] | None]:
+def arrays_of(
+    data: Any, where: str, task: str = "classification"
+) -> tuple[np.ndarray[Any, Any], Any, list[str] | None]:
     """All samples and labels of a Dataset, and its classes' names if it has them."""
+    classes = find(task).labelled()
+    label: Callable[[Any], Any] = whole_number if classes else number
     try:
         count = len(data)
     except TypeError:
@@ -65,7 +75,7 @@ def arrays_of(data: Any, where: str) -> tuple[np.ndarray[Any, Any], Any, list[st
     for index in range(count):
         try:
             x, y = data[index]
-            labels.append(y if isinstance(y, str) else whole_number(y))
+            labels.append(y if isinstance(y, str) else label(y))
         except Exception as error:
             raise UserError(
                 f"{where}: sample {index} could not be read as an (input, label) pair "
@@ -75,7 +85,7 @@ def arrays_of(data: Any, where: str) -> tuple[np.ndarray[Any, Any], Any, list[st
     if len({x.shape for x in inputs}) > 1:
         shapes = sorted({x.shape for x in inputs})[:2]
         raise UserError(f"{where}: samples differ in shape, such as {shapes[0]} and {shapes[1]}")
-    names = getattr(data, "classes", None)
+    names = getattr(data, "classes", None) if classes else None
     return np.stack(inputs), np.array(labels), [str(n) for n in names] if names else None
 
 
@@ -83,6 +93,11 @@ def whole_number(y: Any) -> int:
     if int(y) != y:
         raise ValueError(f"the label {y!r} is not a whole number")
     return int(y)
+
+
+def number(y: Any) -> Any:
+    """A number, or several, such as a time and an event."""
+    return np.asarray(y, dtype=np.float64)
 
 
 def as_array(x: Any, where: str) -> np.ndarray[Any, Any]:

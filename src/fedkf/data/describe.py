@@ -38,6 +38,10 @@ def as_json(data: FederatedData) -> bytes:
 def _described(data: FederatedData) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """What is said of all clients, and of each."""
     counts = data.class_counts()
+    if not data.classes:  # numbers or times: labels do not divide
+        sizes = zip(data.names, data.sizes.values(), data.test_sizes, strict=True)
+        rows = ({"id": k, "name": n, "train": a, "test": b} for k, (n, a, b) in enumerate(sizes))
+        return {"classes": 0, "class_names": [], "total_variation": None}, rows
     shares = counts / counts.sum(1, keepdims=True)
     pooled = counts.sum(0) / counts.sum()
     distance = 0.5 * np.abs(shares - pooled).sum(1)
@@ -92,7 +96,7 @@ def warnings(about: dict[str, Any]) -> list[str]:
     few = [c["name"] for c in clients if 0 < c["test"] < FEW_TESTS]
     if few:
         notes.append(f"{listed(few)}: under {FEW_TESTS} test samples, which makes WLP and FM noisy")
-    counts = np.array([c["classes"] for c in clients])
+    counts = np.array([c.get("classes", ()) for c in clients])
     for index, name in enumerate(about["class_names"]):
         holders = np.flatnonzero(counts[:, index])
         if len(holders) == 0:

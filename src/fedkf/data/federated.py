@@ -80,6 +80,8 @@ class FederatedData:
     def class_counts(self) -> NDArray[np.int64]:
         """Samples of each client (rows) and class (columns), training and test together."""
         counts = np.zeros((len(self.names), self.classes), dtype=np.int64)
+        if not self.classes:
+            return counts
         for labels, offsets in (
             (self.labels, self.offsets),
             (self.test_labels, self.test_offsets),

@@ -26,6 +26,7 @@ from fedkf.core.limits import memory, proper_text, shown
 from fedkf.core.payload import write_atomically
 from fedkf.data.files import cache_folder, digest, find
 from fedkf.data.source import Say, Source, check
+from fedkf.data.targets import Targets
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF", "PPM")
@@ -36,10 +37,9 @@ VERSION = 1
 
 def folder(
     path: str,
-    class_names: Sequence[str] | None,
+    targets: Targets,
     image_size: int | None,
     say: Say,
-    least_classes: int = 2,
 ) -> Source:
     """The images below a folder; client folders, where there are any, own what is in them."""
     root = find(path, folder=True)
@@ -55,7 +55,7 @@ def folder(
         )
     images = decoded(root, files, image_size, say)
     labels = np.array([p.parent.name for p in files])
-    source = check(where, images.transpose(0, 3, 1, 2), labels, class_names, least_classes)
+    source = check(where, images.transpose(0, 3, 1, 2), labels, targets)
     if depths == {2}:
         return source
     names, owners = np.unique([p.parent.parent.name for p in files], return_inverse=True)

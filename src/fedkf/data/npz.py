@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,22 +12,23 @@ from fedkf.core.errors import UserError
 from fedkf.data.arrays import read_npz
 from fedkf.data.files import find
 from fedkf.data.source import Source, check
+from fedkf.data.targets import Targets
 
 
-def npz(path: str, class_names: Sequence[str] | None = None, least_classes: int = 2) -> Source:
+def npz(path: str, targets: Targets = Targets()) -> Source:  # noqa: B008
     """A file of NumPy's with `images` and `labels`, and perhaps `client` (who holds what).
 
     Images are N×H×W or N×H×W×C, uint8 or float in [0, 1]; N×D are vectors of any floats. Labels
-    are whole numbers from 0, or names.
+    are whole numbers from 0, or names; for other tasks than classes as data/targets.py says.
     """
     file = find(path)
     arrays = read_npz(file, "images", "labels")
     where, labels, client = f"data.path: {file}", arrays["labels"], arrays.get("client")
     images = channels_first(arrays["images"], where)
-    source = check(where, images, labels, class_names, least_classes)
+    source = check(where, images, labels, targets)
     if client is None:
         return source
-    if client.shape != labels.shape:
+    if client.shape != labels.shape[:1]:
         raise UserError(f"{where}: {len(labels)} labels but client has shape {client.shape}")
     names, owners = np.unique(client, return_inverse=True)
     return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])

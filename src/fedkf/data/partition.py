@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ Indices = NDArray[np.int64]
 
 
 NAMES = ("iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural")
+BY_CLASSES = ("dirichlet", "dirichlet-balanced", "classes")
+"""Those that look at labels, which must be classes."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Division:
 
 def partition(
     how: Division,
-    labels: Indices,
+    labels: NDArray[Any],
     random: np.random.Generator,
     owners: Indices | None = None,
 ) -> list[Indices]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.core.limits import proper_text, shown
+from fedkf.core.objective import find
+from fedkf.data.targets import LARGEST, Targets
 
-LARGEST = float(np.finfo(np.float32).max)
 Say = Callable[[str], None]
 """Is told what a person should know, a sentence at a time."""
 
@@ -21,14 +21,16 @@ Say = Callable[[str], None]
 class Source:
     """Samples N×C×H×W (images, uint8 or float in [0, 1]) or N×… (anything else, float).
 
-    `owners` says which client holds which sample, where the source knows.
+    `labels` are what `task` asks for (data/targets.py); where those are no classes, `class_names`
+    is empty. `owners` says which client holds which sample, where the source knows.
     """
 
     inputs: NDArray[Any]
-    labels: NDArray[np.int64]
+    labels: NDArray[Any]
     class_names: list[str]
     owners: NDArray[np.int64] | None = None
     owner_names: Sequence[str] = ()
+    task: str = "classification"
 
     @property
     def classes(self) -> int:
@@ -45,7 +47,7 @@ class Source:
 
 def named(source: Source, class_names: Sequence[str] | None) -> Source:
     """The source with the configuration's names for its classes."""
-    if class_names is None:
+    if class_names is None or not source.class_names:
         return source
     if set(source.class_names) <= set(class_names):
         places = np.array([list(class_names).index(name) for name in source.class_names])
@@ -61,28 +63,36 @@ def named(source: Source, class_names: Sequence[str] | None) -> Source:
     return replace(source, class_names=list(class_names))
 
 
+def retargeted(source: Source, targets: Targets, where: str) -> Source:
+    """A source of classes for another task of classes, or a sentence that says why not."""
+
+    def wrong(reason: str) -> UserError:
+        return UserError(f"data.source: {where}: {reason}")
+
+    if not find(targets.task).labelled():
+        raise wrong(f"its labels are classes, which data.task {targets.task} does not take")
+    labels, names = replace(targets, class_names=source.class_names).read(source.labels, wrong)
+    return replace(source, labels=labels, class_names=names, task=targets.task)
+
+
 def check(
     where: str,
     inputs: NDArray[Any],
     labels: NDArray[Any],
-    class_names: Sequence[str] | None = None,
-    least_classes: int = 2,
+    targets: Targets = Targets(),  # noqa: B008
 ) -> Source:
     """Samples that can be trained on, or a sentence that says why not."""
 
     def wrong(reason: str) -> UserError:
         return UserError(f"{where}: {reason}")
 
-    if labels.ndim != 1 or len(labels) != len(inputs):
+    flat = labels.ndim == 1 or targets.task != "classification"
+    if not flat or len(labels) != len(inputs):
         raise wrong(f"{len(inputs)} images but labels of shape {labels.shape}")
     if len(inputs) == 0:
         raise wrong("it holds no images")
-    numbers, names = number_labels(labels, class_names, wrong)
-    if improper := [name for name in names if not proper_text(name)]:
-        raise wrong(f"the class name {shown(improper[0])} holds characters that cannot be shown")
-    if min(len(names), len(np.unique(numbers))) < least_classes:
-        raise wrong("all samples are of one class; a classifier needs at least two")
-    return Source(check_inputs(inputs, wrong), numbers, names)
+    read, names = targets.read(labels, wrong)
+    return Source(check_inputs(inputs, wrong), read, names, task=targets.task)
 
 
 def check_inputs(inputs: NDArray[Any], wrong: Callable[[str], UserError]) -> NDArray[Any]:
@@ -106,44 +116,15 @@ def check_inputs(inputs: NDArray[Any], wrong: Callable[[str], UserError]) -> NDA
     return inputs
 
 
-def number_labels(
-    labels: NDArray[Any], class_names: Sequence[str] | None, wrong: Callable[[str], UserError]
-) -> tuple[NDArray[np.int64], list[str]]:
-    """Labels as numbers from 0 and the classes' names in one fixed order."""
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
-    if labels.dtype.kind == "U":
-        found = [str(name) for name in np.unique(labels)]
-        names = list(class_names) if class_names is not None else found
-        if unknown := [name for name in found if name not in names]:
-            raise wrong(f"label {unknown[0]!r} is not in data.class_names")
-        numbers = np.searchsorted(found, labels.astype(str))
-        places = np.array([names.index(name) for name in found], dtype=np.int64)
-        numbers = places[numbers]
-    else:
-        if not np.issubdtype(labels.dtype, np.integer):
-            raise wrong(f"labels are {labels.dtype}; they must be whole numbers from 0, or names")
-        if labels.min() < 0:
-            raise wrong(f"labels go down to {labels.min()}; they must be whole numbers from 0")
-        highest = int(labels.max())
-        distinct = len(np.unique(labels))
-        if class_names is None and highest >= 2 * distinct + 2:
-            raise wrong(
-                f"labels go up to {highest} but only {distinct} different ones occur; number the "
-                "classes from 0, or name them all in data.class_names"
-            )
-        names = list(class_names or [str(k) for k in range(highest + 1)])
-        if highest >= len(names):
-            raise wrong(f"data.class_names has {len(names)} names but a label is {highest}")
-        numbers = labels.astype(np.int64)
-    return numbers, names
-
-
 def limit_per_class(source: Source, limit: float, random: np.random.Generator) -> Source:
-    """At most `limit` samples of each class, or that share of them, drawn at random."""
+    """At most `limit` samples of each class, or that share of them, drawn at random.
+
+    Where there are no classes, of all samples.
+    """
+    labels = source.labels if source.class_names else np.zeros(len(source.labels), np.int64)
     kept = []
-    for label in np.unique(source.labels):
-        order = random.permutation(np.flatnonzero(source.labels == label))
+    for label in np.unique(labels):
+        order = random.permutation(np.flatnonzero(labels == label))
         count = int(limit) if limit >= 1 else max(1, round(limit * len(order)))
         kept.append(order[:count])
     return source.take(np.sort(np.concatenate(kept)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.objects import import_object
 from fedkf.data import catalog
@@ -12,7 +10,8 @@ from fedkf.data.digits import digits
 from fedkf.data.folder import folder
 from fedkf.data.npz import npz
 from fedkf.data.public import DATASETS
-from fedkf.data.source import Say, Source, named
+from fedkf.data.source import Say, Source, named, retargeted
+from fedkf.data.targets import Targets
 
 KNOWN = ("digits", "npz", "folder", *DATASETS)
 
@@ -20,24 +19,32 @@ KNOWN = ("digits", "npz", "folder", *DATASETS)
 def load(
     source: str,
     path: str | None,
-    class_names: Sequence[str] | None = None,
+    targets: Targets = Targets(),  # noqa: B008
     image_size: int | None = None,
     say: Say = lambda text: None,
-    least_classes: int = 2,
 ) -> Source:
     """The samples of a source of the configuration; training needs two classes, testing one."""
+    found = _load(source, path, targets, image_size, say)
+    if found.task != targets.task:  # a source whose labels are classes, whatever is asked for
+        return retargeted(found, targets, source)
+    return found
+
+
+def _load(
+    source: str, path: str | None, targets: Targets, image_size: int | None, say: Say
+) -> Source:
     if source == "digits":
         if path is not None:
             raise UserError("data.path is set, but data.source is digits; set it to npz or folder")
-        return named(digits(), class_names)
+        return named(digits(), targets.class_names)
     if source == "npz":
-        return npz(need_path(source, path), class_names, least_classes)
+        return npz(need_path(source, path), targets)
     if source == "folder":
-        return folder(need_path(source, path), class_names, image_size, say, least_classes)
+        return folder(need_path(source, path), targets, image_size, say)
     if source in DATASETS:
-        return named(catalog.load(DATASETS[source], path, say), class_names)
+        return named(catalog.load(DATASETS[source], path, say), targets.class_names)
     if ":" in source:
-        return from_object(import_object(source, "data.source"), source, class_names)
+        return from_object(import_object(source, "data.source"), source, targets)
     if source == "python":
         raise UserError(
             "data.source is 'python': this run's data was given to fedkf.run in a program; "

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fedkf.core.objective import kl_loss
 from fedkf.models.features import features_and_logits
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+__all__ = ["judge", "kl_loss"]
 
 
 def judge(teacher: nn.Module, samples: Tensor) -> tuple[Tensor, Tensor]:
     """The teacher's features and logits; gradients flow to samples that can learn from them."""
     with torch.set_grad_enabled(samples.requires_grad):
         return features_and_logits(teacher, samples)
-
-
-def kl_loss(soft: Tensor, logits: Tensor) -> Tensor:
-    """L_KL (Eq. 6): KL(teacher ‖ student), summed over classes, averaged over the batch."""
-    return torch.nn.functional.kl_div(logits.log_softmax(1), soft, reduction="batchmean")

@@ -113,7 +113,7 @@ class Members:
         """The configuration with everything spelled out that depends on who takes part."""
         nobody = np.zeros(0, dtype=np.int64)
         inputs = np.zeros((0, *self.shape), dtype=np.float32)
-        source = Source(inputs, nobody, self.class_names, nobody, self.names)
+        source = Source(inputs, nobody, self.class_names, nobody, self.names, config.data.task)
         data = config.data.model_copy(update={"partition": None})
         return settle(config.model_copy(update={"data": data}), source)
 

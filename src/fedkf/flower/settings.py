@@ -11,7 +11,10 @@ from fedkf.runs.config import parse
 from fedkf.runs.schema import Config
 
 TRAVELLING: Mapping[str, tuple[str, ...]] = {
-    "data": ("class_names", "image_size", "mean", "std", "train_fraction", "seed"),
+    "data": (
+        *("task", "class_names", "class_weights", "image_size", "mean", "std"),
+        *("train_fraction", "seed"),
+    ),
     "model": ("name",),
     "algorithm": ("name",),
     "federation": ("seed", "local_epochs", "steps", "batch_size", "lr", "momentum", "weight_decay"),
@@ -22,7 +25,13 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
 """The sections of a configuration that are sent, and their keys. Beside an algorithm's name go the
 hyperparameters that its class declares. No key may name a file or a program."""
 
-CODE = (("algorithm", "name"), ("model", "name"), ("generator", "name"), ("generator", "samples"))
+CODE = (
+    ("data", "task"),
+    ("algorithm", "name"),
+    ("model", "name"),
+    ("generator", "name"),
+    ("generator", "samples"),
+)
 """The keys that may name code beyond the package, as package.module:object."""
 
 

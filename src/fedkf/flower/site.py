@@ -16,11 +16,13 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
+from fedkf.core.objective import find
 from fedkf.core.payload import Payload, write_atomically
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 from fedkf.core.versions import Versions
 from fedkf.data import sources
 from fedkf.data.federated import FederatedData
+from fedkf.data.targets import Targets
 from fedkf.flower import keys, programs
 from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.orders import Guard, Recipient
@@ -181,7 +183,7 @@ def validate(content: Any, where: str) -> Site:
 def own_config(site: Site, received: Mapping[str, Any]) -> Config:
     """What came of the coordinator's configuration, with this site's data and device."""
     config = incoming(received, site.allow)
-    if config.data.class_names is None:
+    if config.data.class_names is None and find(config.data.task).labelled():
         raise SiteRefusal("the configuration does not name the classes (data.class_names)")
     own = {"source": site.data.source, "path": site.data.path, "partition": "iid", "clients": 1}
     data = config.data.model_copy(update=own)
@@ -196,9 +198,8 @@ def load_data(config: Config) -> tuple[Config, FederatedData]:
         source = sources.load(
             settings.source,
             settings.path,
-            settings.class_names,
+            Targets(settings.task, settings.class_names, least_classes=1),
             settings.image_size,
-            least_classes=1,
         )
     except UserError as error:
         print(f"fedkf site: {error}", file=sys.stderr)  # here, where its paths are no secret

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.objective import find
 from fedkf.flower.carrier import Grid
 from fedkf.flower.handshake import Introduction, Invitation, Members, introductions
 from fedkf.flower.settings import outgoing
@@ -54,7 +55,7 @@ def gather(
     """Ask every registered site for its sizes; those that agree to the run are its clients."""
     if not registered:
         raise UserError("no site is registered; fedkf coordinator add registers one")
-    if config.data.class_names is None:
+    if config.data.class_names is None and find(config.data.task).labelled():
         raise UserError("data.class_names is missing: in a deployment the configuration names them")
     names = {node: name for name, node in registered.items()}
     invitation = Invitation(outgoing(config), experiment)

@@ -12,6 +12,7 @@ from fedkf.core.errors import UserError
 from fedkf.data import sources
 from fedkf.data.federated import as_floats
 from fedkf.data.source import Say
+from fedkf.data.targets import Targets
 from fedkf.metrics import METRICS
 from fedkf.runs.comparison import trained_alone
 from fedkf.runs.evaluation import Group, evaluate
@@ -84,7 +85,8 @@ def new_groups(trained: Trained, path: Path, say: Say) -> list[Group]:
         raise UserError(f"the model takes inputs of shape {list(trained.shape)}, not images")
     square = image and trained.shape[1] == trained.shape[2]
     size = trained.shape[1] if kind == "folder" and square else None
-    source = sources.load(kind, str(path), trained.class_names, size, say, least_classes=1)
+    wanted = Targets(trained.objective.name, trained.class_names or None, least_classes=1)
+    source = sources.load(kind, str(path), wanted, size, say)
     if source.images != image or (not image and source.inputs.shape[1:] != trained.shape):
         shape = list(source.inputs.shape[1:])
         raise UserError(f"{path} has inputs of shape {shape}, not {list(trained.shape)}")

@@ -170,9 +170,26 @@ def _with_algorithm(
             f"federation.defence is {config.federation.defence!r}, but {config.algorithm.name} has "
             "a rule of its own in place of the mean; it must be norm or none"
         )
+    check_task(config, kind)
     values = {key: getattr(made, key) for key in kind.options()}
     choice = AlgorithmChoice.model_validate({"name": config.algorithm.name, **values})
     return config.model_copy(update={"algorithm": choice})
+
+
+def check_task(config: Config, kind: type[Algorithm]) -> None:
+    """Refuse an algorithm that the task is not for, and weights of classes that it has not."""
+    from fedkf import algorithms
+    from fedkf.core import objective
+
+    task = config.data.task
+    if kind.tasks and task not in kind.tasks:
+        free = [name for name in algorithms.names() if not algorithms.get(name).tasks]
+        raise UserError(
+            f"data.task is {task!r}, but {config.algorithm.name} is for "
+            f"{' and '.join(kind.tasks)} only; any task is learned by {', '.join(free)}"
+        )
+    if config.data.class_weights != "none" and not objective.find(task).labelled():
+        raise UserError(f"data.class_weights: data.task {task} has no classes to weigh")
 
 
 def _section(given: dict[str, Any], name: str) -> dict[str, Any]:

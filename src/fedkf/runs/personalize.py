@@ -76,8 +76,11 @@ def personalize(
         raise UserError(f"{run} trained every client alone, so there is no shared model")
     shared = load(run, readout, model)
     from fedkf.data.datasets import from_object
+    from fedkf.data.targets import Targets
 
-    source = from_object(clients) if clients is not None else None
+    source = None
+    if clients is not None:
+        source = from_object(clients, targets=Targets(config.data.task))
     config, data = data_of(folder, config, say, source)
     training = {
         "local_epochs": epochs or config.federation.local_epochs,

@@ -20,6 +20,7 @@ Length = Annotated[int, Field(ge=1, le=10**5)]
 """Of something that is held in memory, such as a side of an image or a layer."""
 Processors = Annotated[int, Field(ge=1, le=1024)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+TASKS = ("classification", "binary", "regression", "survival")
 Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]
 
 
@@ -47,7 +48,14 @@ class Data(Section):
     std: list[Positive] | None = Field(
         None, description="normalisation, a number or one per channel; images 0.5, else 1"
     )
+    task: str = Field(
+        "classification",
+        description="classification, binary, regression, survival or package.module:Class",
+    )
     class_names: list[str] | None = Field(None, description="in the order of the labels")
+    class_weights: Literal["none", "balanced"] | list[Positive] = Field(
+        "none", description="in the loss: none, balanced (by a client's own counts) or numbers"
+    )
     partition: Partition | None = Field(
         None, description="iid, dirichlet, dirichlet-balanced, classes, quantity or natural"
     )
@@ -76,6 +84,13 @@ class Data(Section):
                 "must be a share between 0 and 1, digits, the path of an .npz file or a folder, "
                 "or package.module:object"
             )
+        return value
+
+    @field_validator("task")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in TASKS and ":" not in value:
+            raise ValueError(f"must be {', '.join(TASKS)} or package.module:Class")
         return value
 
     @field_validator("class_names")

@@ -11,16 +11,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from fedkf import algorithms, models
+from fedkf.core import objective
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
 from fedkf.core.normalisation import normalise
+from fedkf.core.objective import Objective
 from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.samples import Sampling
 from fedkf.core.task import Task, Training
 from fedkf.data import proxy, sources
 from fedkf.data.federated import FederatedData, Preparation, federate
-from fedkf.data.partition import Division, partition
+from fedkf.data.partition import BY_CLASSES, Division, partition
 from fedkf.data.source import Say, Source, limit_per_class, named
+from fedkf.data.targets import Targets
 from fedkf.distillation import SAMPLES, samples_for
 from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
@@ -123,7 +126,11 @@ def whole_source(
         source = named(given, settings.class_names)
     else:
         source = sources.load(
-            settings.source, settings.path, settings.class_names, settings.image_size, say
+            settings.source,
+            settings.path,
+            Targets(settings.task, settings.class_names),
+            settings.image_size,
+            say,
         )
     if settings.limit is not None:
         random = Streams(settings.seed).numpy_generator("limit")
@@ -137,6 +144,13 @@ def settle(config: Config, source: Source) -> Config:
     middle = (0.5, 0.5) if source.images else (0.0, 1.0)
     owned = source.owners is not None
     division = data.partition or ("natural" if owned else FIDELITY_PARTITION[config.fidelity])
+    if not source.class_names and division in BY_CLASSES:
+        if data.partition is not None:
+            raise UserError(
+                f"data.partition is {division}, which divides classes, and data.task "
+                f"{data.task} has none; it may be iid, quantity or natural"
+            )
+        division = "iid"
     settled: dict[str, Any] = {
         "mean": data.mean if data.mean is not None else [middle[0]],
         "std": data.std if data.std is not None else [middle[1]],
@@ -198,13 +212,26 @@ def make_algorithm(config: Config) -> Algorithm:
     return algorithms.get(config.algorithm.name).create(options)
 
 
+def make_objective(config: Config) -> Objective:
+    """What the task of a configuration asks of a model."""
+    settings = config.data
+    weights = settings.class_weights
+    made = objective.find(settings.task)
+    if isinstance(weights, str):
+        return made(balanced=weights == "balanced")
+    return made(weights=tuple(weights))
+
+
 def model_factory(
     config: Config,
     shape: tuple[int, ...],
     classes: int,
     factory: Callable[..., nn.Module] | None = None,
 ) -> Callable[[], nn.Module]:
-    """A function that builds the configuration's model, or the one of a factory given instead."""
+    """A function that builds the configuration's model, or the one of a factory given instead.
+
+    `classes` is the number of its outputs: 1 for a task that is no choice between classes.
+    """
     make = factory or models.find("model.name", config.model.name, models.MODELS)
     offered = {"shape": shape, "classes": classes, "num_classes": classes}
     return partial(models.build, "model.name", make, offered)
@@ -238,10 +265,16 @@ def make_task(
     samples = samples_for(generator.samples, data.shape)
     source = models.find("generator.samples", samples, SAMPLES)
     generation = make_generation(config, data.shape, given.generator)
+    aim, classes = make_objective(config), len(data.class_names)
+    if aim.weights is not None and len(aim.weights) != classes:
+        raise UserError(
+            f"data.class_weights has {len(aim.weights)} numbers but there are {classes} classes"
+        )
     task = Task(
-        make_model=model_factory(config, data.shape, len(data.class_names), given.model),
+        make_model=model_factory(config, data.shape, aim.outputs(classes), given.model),
         shape=data.shape,
-        classes=len(data.class_names),
+        classes=classes,
+        objective=aim,
         training=Training(
             local_epochs=settings.local_epochs,
             steps_per_epoch=steps,
@@ -259,7 +292,7 @@ def make_task(
     )
     with GlobalStream(0, "cpu").active():
         features = algorithm.uses_generator or algorithm.uses_features
-        check_model(task.make_model(), data.shape, task.classes, features)
+        check_model(task.make_model(), data.shape, task.outputs, features)
         if algorithm.uses_generator:
             check_generator(generation.make(), generator.noise, data.shape)
     return task

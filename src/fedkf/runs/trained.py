@@ -13,6 +13,7 @@ from torch import nn
 from fedkf import models
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.normalisation import normalise
+from fedkf.core.objective import Objective, find
 from fedkf.core.payload import Weights, write_atomically
 from fedkf.core.shapes import (
     Damage,
@@ -40,6 +41,7 @@ def card(config: Config, data: Population) -> dict[str, Any]:
     return {
         "model": config.model.name,
         "shape": list(data.shape),
+        "task": config.data.task,
         "class_names": data.class_names,
         "mean": config.data.mean,
         "std": config.data.std,
@@ -52,7 +54,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         content = mapping(parse_json(path.read_bytes()))
         for name, kind in CARD.items():
-            if name in content or name != "sha256":
+            if name in content or name not in LATER:
                 take(content, name, kind)
     except (OSError, Damage) as error:
         raise FedkfError(f"{path} is damaged: {error}") from None
@@ -62,11 +64,14 @@ def read_card(folder: Path) -> dict[str, Any]:
 CARD: dict[str, Kind[Any]] = {
     "model": text,
     "shape": many(whole),
+    "task": text,
     "class_names": many(text),
     "mean": maybe(many(finite)),
     "std": maybe(many(finite)),
     "sha256": named(text),
 }
+LATER = ("sha256", "task")
+"""What models of before do not say; they are classifiers."""
 
 
 def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
@@ -86,7 +91,10 @@ def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
 
 
 class Trained(nn.Module):
-    """Takes inputs as they come (images N×C×H×W in [0, 1], of any size) and returns logits."""
+    """Takes inputs as they come (images N×C×H×W in [0, 1], of any size) and returns outputs.
+
+    These are a logit for each class, or the one number of another task.
+    """
 
     def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:
         super().__init__()
@@ -94,6 +102,7 @@ class Trained(nn.Module):
         self.about = {key: value for key, value in about.items() if key != "sha256"}
         self.shape = tuple(about["shape"])
         self.class_names = list(about["class_names"])
+        self.objective = objective_of(about)
         self.eval()
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
@@ -106,15 +115,20 @@ class Trained(nn.Module):
         return normalise(x, self.about["mean"], self.about["std"])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.model(self.prepare(x))
-        return logits
+        outputs: torch.Tensor = self.model(self.prepare(x))
+        return outputs
 
     def predict(self, x: torch.Tensor) -> list[tuple[str, float]]:
         """The likeliest class of each input and its probability."""
         with torch.no_grad():
-            best = self(x).softmax(1).max(1)
+            best = self.objective.logits(self(x)).softmax(1).max(1)
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [(self.class_names[k], p) for k, p in pairs]
+
+
+def objective_of(about: Mapping[str, Any]) -> Objective:
+    """What a model was trained for, by its card."""
+    return find(about.get("task", "classification"))()
 
 
 def load(
@@ -141,7 +155,7 @@ def load(
             "load it in Python with fedkf.load(run, model=that_function)"
         )
     factory = model or models.find("model.name", about["model"], models.MODELS)
-    classes = len(about["class_names"])
+    classes = objective_of(about).outputs(len(about["class_names"]))
     offered = {"shape": tuple(about["shape"]), "classes": classes, "num_classes": classes}
     module = models.build("model.name", factory, offered)
     try:
