@@ -9,7 +9,7 @@ from fedkf.core.errors import UserError
 from fedkf.models.features import features_and_logits
 
 
-def check_model(model: nn.Module, shape: tuple[int, ...], classes: int, features: bool) -> None:
+def check_model(model: nn.Module, shape: tuple[int, ...], outputs: int, features: bool) -> None:
     """One forward and one backward pass over two random inputs, or a sentence that says why not."""
     name, x = type(model).__name__, torch.rand(2, *shape)
     before = x.clone()
@@ -21,11 +21,12 @@ def check_model(model: nn.Module, shape: tuple[int, ...], classes: int, features
             f"model.name: {name} cannot take a batch of shape {[2, *shape]} "
             f"({type(error).__name__}: {one_line(error)})"
         ) from error
-    if not isinstance(logits, torch.Tensor) or logits.shape != (2, classes):
+    if not isinstance(logits, torch.Tensor) or logits.shape != (2, outputs):
         got = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        what = f"one number for each of the {outputs} classes" if outputs > 1 else "one number"
         raise UserError(
-            f"model.name: {name} returns {got} for two inputs; it must return one number for "
-            f"each of the {classes} classes, [2, {classes}]"
+            f"model.name: {name} returns {got} for two inputs; it must return {what}, "
+            f"[2, {outputs}]"
         )
     if not torch.equal(x, before):
         raise UserError(
