@@ -110,7 +110,7 @@ def fedftg(world: World) -> Iterator[tuple[State, State]]:
             for _ in range(s["generator_steps"]):
                 x = generator(z + labels[y])
                 far = [
-                    (x[i] - x[j]).norm() * (z[i] - z[j]).norm()
+                    (x[i] - x[j]).abs().mean() * (z[i] - z[j]).square().mean()
                     for i in range(len(z))
                     for j in range(len(z))
                     if i != j
@@ -155,9 +155,21 @@ def test_who_counts_how_much_worked_out_by_hand() -> None:
 
 
 def test_the_diversity_loss_worked_out_by_hand() -> None:
-    # Two samples: ‖(3, 4)‖ · ‖2‖ = 10 for two of the four pairs.
-    x, z = tensor([[0.0, 0.0], [3.0, 4.0]]), tensor([[0.0], [2.0]])
-    assert diversity_loss(x / 10, z).item() == pytest.approx(math.exp(-0.5))
+    # Two samples: (3 + 5)/2 apart, their noise (4 + 16)/2: 40 for two of the four pairs.
+    x, z = tensor([[0.0, 0.0], [3.0, -5.0]]), tensor([[0.0, 0.0], [2.0, 4.0]])
+    assert diversity_loss(x / 20, z).item() == pytest.approx(math.exp(-1.0))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32)])
+def test_images_of_any_size_are_pushed_apart(shape: tuple[int, ...]) -> None:
+    """A step against the gradient makes them more diverse, which a loss of 0 could not."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.rand(4, *shape, generator=random).requires_grad_()
+    z = torch.randn(4, 100, generator=random)
+    before = diversity_loss(x, z)
+    before.backward()
+    assert x.grad is not None
+    assert diversity_loss(x - 10 * x.grad, z) < before
 
 
 def test_samples_become_hard_for_the_average(settings: Settings) -> None:

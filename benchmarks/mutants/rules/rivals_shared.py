@@ -220,6 +220,12 @@ MODULES = {
                 "0 * diversity_loss(x, z)",
             ),
             (
+                "images are so far apart that the diversity term is 0",
+                "torch.cdist(flat, flat, p=1) / flat.shape[1]",
+                "torch.cdist(flat, flat, p=1)",
+            ),
+            ("noise's distances are not squared", ".square().mean(2)", ".abs().mean(2)"),
+            (
                 "other noise for the model",
                 "                x = generator(z, y)",
                 "                x = generator(z.flip(0), y)",
