@@ -41,7 +41,7 @@ def fedfv(world: World, alone: int, tau: int, seen: list[str] | None = None) -> 
                         seen.append("internal")
         share = {k: world.sizes[k] / sum(world.sizes[i] for i in active) for k in active}
         plain, step = (np.sum([share[k] * v[k] for k in active], 0) for v in (g, turned))
-        for age in range(tau, 0, -1):
+        for age in range(tau, 0, -1) if t > tau else ():
             old = [v for k, (when, v) in history.items() if when == t - age and k not in active]
             odd = [v for v in old if step @ v < 0]
             if odd:
@@ -66,8 +66,9 @@ WORLDS = [
 
 
 @pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize(("alpha", "alone"), [(0.0, 0), (0.4, 1)])
-@pytest.mark.parametrize("tau", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("alpha", "alone", "tau"), [(0.0, 0, 0), (0.0, 0, 3), (0.1, 1, 1), (0.5, 2, 3)]
+)
 def test_it_is_its_oracle(world: World, alpha: float, alone: int, tau: int) -> None:
     agree(world, FedFV(alpha=alpha, tau=tau), fedfv(world, alone, tau))
 
@@ -77,6 +78,19 @@ def test_all_kinds_of_conflicts_occur_in_these_worlds() -> None:
     for world in WORLDS:
         list(fedfv(world, 0, 3, seen))
     assert {"internal", "external 1", "external 2", "external 3"} <= set(seen)
+
+
+def test_the_first_rounds_have_too_little_to_look_back_on() -> None:
+    """The absent client is at odds with the step, and heeded only after τ rounds."""
+    past = Payload(weights={"w": tensor([0.0, 0.0])}, updates={"7": tensor([-1.0, 0.0]).double()})
+    uploads = [upload(0, 1, [-2.0, -1.0], local_loss={"value": 1.0})]
+    here, found = server(), []
+    for number in (2, 3, 4):
+        here.round = number
+        state = past.add("rounds", {"7": number - 1})
+        found.append(FedFV(tau=3).aggregate(here, state, uploads)["weights"]["w"].tolist())
+    assert found[:2] == [[-2.0, -1.0]] * 2
+    assert found[2] == pytest.approx([0.0, -math.sqrt(5)])
 
 
 def test_an_absent_clients_update_worked_out_by_hand() -> None:

@@ -160,7 +160,7 @@ MODULES = {
                 "turned = turned * (mean.norm() / turned.norm())",
                 "turned = turned * 1.0",
             ),
-            ("ages from the newest", "range(self.tau, 0, -1)", "range(1, self.tau + 1)"),
+            ("ages from the newest", "in range(self.tau, 0, -1)", "in range(1, self.tau + 1)"),
             (
                 "active clients' old updates count as absent",
                 "for k, t in last.items() if k not in updates}",
@@ -168,8 +168,18 @@ MODULES = {
             ),
             (
                 "α of the lowest losses are left alone",
-                "alone = order[len(order) - math.floor(self.alpha * len(order) + 1e-9) :]",
-                "alone = order[: math.floor(self.alpha * len(order) + 1e-9)]",
+                "alone = order[len(order) - self.left_alone(len(order)) :]",
+                "alone = order[: self.left_alone(len(order))]",
+            ),
+            (
+                "α is rounded down, to nobody",
+                "1 + math.floor(self.alpha * (active - 1) + 1e-9)",
+                "math.floor(self.alpha * active + 1e-9)",
+            ),
+            (
+                "the absent are heeded before τ rounds have passed",
+                "range(self.tau, 0, -1) if server.round > self.tau else ()",
+                "range(self.tau, 0, -1)",
             ),
             (
                 "clients count alike",

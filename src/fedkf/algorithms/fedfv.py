@@ -33,7 +33,10 @@ class FedFV(Algorithm):
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
     uploads: ClassVar[tuple[str, ...]] = ("weights", "local_loss/value")
     alpha: float = option(
-        0.1, "α, share of the active clients, of highest loss, left alone", at_least=0, at_most=1
+        0.1,
+        "α, share of the active clients, of highest loss, left alone; above 0 one at least",
+        at_least=0,
+        at_most=1,
     )
     tau: int = option(1, "τ, for how many rounds an absent client is heeded", at_least=0)
 
@@ -52,7 +55,8 @@ class FedFV(Algorithm):
         mean, turned = (average(sizes, g) for g in (updates, self.internal(updates, losses)))
         last = {int(k): int(t) for k, t in state.numbers["rounds"].items()}
         absent = {k: (t, state["updates"][str(k)]) for k, t in last.items() if k not in updates}
-        for age in range(self.tau, 0, -1):
+        # The first τ rounds have not as much to look back on, and go without.
+        for age in range(self.tau, 0, -1) if server.round > self.tau else ():
             turned = external(turned, [g for t, g in absent.values() if t == server.round - age])
         if turned.norm() > 0:
             turned = turned * (mean.norm() / turned.norm())
@@ -69,13 +73,21 @@ class FedFV(Algorithm):
     ) -> dict[int, Tensor]:
         """Each update without its parts against others, met in the order of rising losses."""
         order = sorted(losses, key=lambda k: (losses[k], k))
-        alone = order[len(order) - math.floor(self.alpha * len(order) + 1e-9) :]
+        alone = order[len(order) - self.left_alone(len(order)) :]
         turned = dict(updates)
         for k in order:
             for other in order if k not in alone else ():
                 if other != k:
                     turned[k] = without_conflict(turned[k], updates[other])
         return turned
+
+    def left_alone(self, active: int) -> int:
+        """How many of the active keep their updates: one at least, unless α is 0.
+
+        >>> [FedFV(alpha=0.1).left_alone(active) for active in (2, 5, 10, 11, 21)]
+        [1, 1, 1, 2, 3]
+        """
+        return 1 + math.floor(self.alpha * (active - 1) + 1e-9) if self.alpha else 0
 
 
 def external(update: Tensor, past: Sequence[Tensor]) -> Tensor:
