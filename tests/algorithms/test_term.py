@@ -68,6 +68,16 @@ def test_it_ends_where_the_tilted_loss_is_least(tmp_path: Path) -> None:
     assert found > 1.1
 
 
+def test_the_tilt_is_its_authors_unless_given() -> None:
+    # sizes 1 and 1, losses 0 and 10 ln 3: e^(0.1 · 10 ln 3) = 3.
+    uploads = [
+        upload(0, 1, [0.0], local_loss={"value": 0.0}),
+        upload(1, 1, [8.0], local_loss={"value": 10 * math.log(3)}),
+    ]
+    new = TERM().aggregate(server(), Payload(weights={"w": tensor([5.0])}), uploads)
+    assert new["weights"]["w"].item() == pytest.approx(6.0)
+
+
 @pytest.mark.parametrize("model", [None, Normed])
 def test_without_a_tilt_it_is_fedavg_byte_for_byte(
     settings: Settings, tmp_path: Path, model: type[nn.Module] | None

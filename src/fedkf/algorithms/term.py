@@ -29,7 +29,7 @@ class TERM(Algorithm):
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)
     uploads: ClassVar[tuple[str, ...]] = ("weights", "local_loss/value")
     t: float = option(
-        1.0, "the tilt: 0 gives FedAvg, below 0 favours low losses", at_least=-100, at_most=100
+        0.1, "the tilt: 0 gives FedAvg, below 0 favours low losses", at_least=-100, at_most=100
     )
 
     def local_update(self, client: Client, down: Payload) -> Payload:
