@@ -29,10 +29,11 @@ KINDS = {
     "local_loss": "loss on the client's data, as an input of the algorithm",
     "label_counts": "number of samples per class",
     "feature_statistics": "statistics of features per class",
+    "input_statistics": "count, mean and spread of each input, to agree on a scale",
     "proxy_data": "data that stands in for the clients'",
 }
-LEAKAGE = ("label_counts", "feature_statistics", "proxy_data")
-"""The kinds that the paper's Table I counts as leakage beyond FedAvg."""
+LEAKAGE = ("label_counts", "feature_statistics", "proxy_data", "input_statistics")
+"""The kinds that the paper's Table I counts as leakage beyond FedAvg, and what is like them."""
 
 
 class PayloadError(FedkfError):

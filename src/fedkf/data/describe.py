@@ -38,10 +38,6 @@ def as_json(data: FederatedData) -> bytes:
 def _described(data: FederatedData) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """What is said of all clients, and of each."""
     counts = data.class_counts()
-    if not data.classes:  # numbers or times: labels do not divide
-        sizes = zip(data.names, data.sizes.values(), data.test_sizes, strict=True)
-        rows = ({"id": k, "name": n, "train": a, "test": b} for k, (n, a, b) in enumerate(sizes))
-        return {"classes": 0, "class_names": [], "total_variation": None}, rows
     shares = counts / counts.sum(1, keepdims=True)
     pooled = counts.sum(0) / counts.sum()
     distance = 0.5 * np.abs(shares - pooled).sum(1)
@@ -60,8 +56,8 @@ def _described(data: FederatedData) -> tuple[dict[str, Any], Iterator[dict[str, 
         for k, name in enumerate(data.names)
     )
     about = {
-        "classes": data.classes,
-        "class_names": data.class_names,
+        "classes": len(data.strata_names),
+        "class_names": data.strata_names,
         "total_variation": round(float(distance.mean()), 4),
         "effective_classes": round(float(effective.mean()), 3),
     }

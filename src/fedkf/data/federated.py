@@ -17,8 +17,13 @@ from fedkf.core.limits import in_words, memory
 from fedkf.core.normalisation import normalise
 from fedkf.core.random import Streams
 from fedkf.data.partition import Indices
+from fedkf.data.scaling import filled, moments, scale
 from fedkf.data.shift import shift
-from fedkf.data.source import Source
+from fedkf.data.source import Source, stratified
+from fedkf.data.split import split
+
+EVENTS = ["no event", "event"]
+FIFTHS = ["lowest fifth", "second fifth", "third fifth", "fourth fifth", "highest fifth"]
 
 
 @dataclass(frozen=True)
@@ -77,17 +82,24 @@ class FederatedData:
 
         return client
 
+    @property
+    def strata_names(self) -> list[str]:
+        """The classes' names, or those of groups that numbers are put into to be counted."""
+        if self.class_names:
+            return self.class_names
+        return EVENTS if self.labels.ndim == 2 else FIFTHS
+
     def class_counts(self) -> NDArray[np.int64]:
-        """Samples of each client (rows) and class (columns), training and test together."""
-        counts = np.zeros((len(self.names), self.classes), dtype=np.int64)
-        if not self.classes:
-            return counts
-        for labels, offsets in (
-            (self.labels, self.offsets),
-            (self.test_labels, self.test_offsets),
-        ):
-            owners = np.repeat(np.arange(len(self.names)), np.diff(offsets))
-            np.add.at(counts, (owners, labels.cpu().numpy()), 1)
+        """Samples of each client (rows) and class (columns), training and test together.
+
+        Numbers are counted by fifths, times by whether the event happened.
+        """
+        counts = np.zeros((len(self.names), len(self.strata_names)), dtype=np.int64)
+        labels = torch.cat([self.labels, self.test_labels]).cpu().numpy()
+        strata = labels if self.class_names else stratified(labels)
+        clients = np.arange(len(self.names))
+        owners = [np.repeat(clients, np.diff(o)) for o in (self.offsets, self.test_offsets)]
+        np.add.at(counts, (np.concatenate(owners), strata), 1)
         return counts
 
     def digest(self) -> str:
@@ -110,6 +122,9 @@ class Preparation:
     train_fraction: float = 0.8
     shift: Sequence[str] = ()
     shift_strength: float = 0.5
+    split: str = "random"
+    scaling: str = "none"
+    """`site`: by each client's own mean and deviation, rather than by `mean` and `std`."""
 
 
 def federate(
@@ -119,18 +134,11 @@ def federate(
     streams: Streams,
     names: Sequence[str] = (),
 ) -> FederatedData:
-    """Split each client's samples into training and test, and prepare them once for all rounds.
-
-    The first `train_fraction` of a shuffle trains; a client always keeps one sample to train on.
-    """
+    """Split each client's samples into training and test, and prepare them once for all rounds."""
     check_size(source, prepare.image_size)
     random = streams.numpy_generator("split")
-    train, test = [], []
-    for part in parts:
-        order = random.permutation(part)
-        cut = max(1, int(prepare.train_fraction * len(order)))
-        train.append(order[:cut])
-        test.append(order[cut:])
+    train, test = split(source, parts, prepare.train_fraction, random, prepare.split)
+    own = own_moments(source, train, prepare)
 
     def gather(
         groups: list[Indices], purpose: str
@@ -144,6 +152,10 @@ def federate(
             noise = streams.torch_generator(f"shift {purpose}", client=k)
             x[span] = shift(x[span], prepare.shift, prepare.shift_strength, amounts, noise)
         labels = torch.from_numpy(source.labels[np.concatenate(groups)])
+        for k, (mean, std) in enumerate(own):
+            span = slice(offsets[k], offsets[k + 1])
+            x[span] = normalise(filled(x[span], mean), [0.0] if std is None else mean, std or [1.0])
+        x = filled(x, prepare.mean) if source.measured else x
         return normalise(x, prepare.mean, prepare.std), labels, offsets
 
     return FederatedData(
@@ -152,6 +164,21 @@ def federate(
         names=list(names) or [f"client {k}" for k in range(len(parts))],
         class_names=source.class_names,
     )
+
+
+def own_moments(
+    source: Source, train: Sequence[Indices], prepare: Preparation
+) -> list[tuple[list[float], list[float] | None]]:
+    """By what each client fills and scales its own samples, if by statistics of its own.
+
+    Missing values are filled with them also where nothing is scaled, as nothing else is known.
+    """
+    if not source.measured or prepare.scaling == "federated":
+        return []
+    if prepare.scaling == "none" and not np.isnan(source.inputs).any():
+        return []
+    found = [scale(moments(source.inputs[part], least=1)) for part in train]
+    return [(mean, std if prepare.scaling == "site" else None) for mean, std in found]
 
 
 def check_size(source: Source, size: int | None) -> None:

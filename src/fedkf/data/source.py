@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 from fedkf.core.objective import find
 from fedkf.data.targets import LARGEST, Targets
+
+if TYPE_CHECKING:
+    from fedkf.data.columns import Layout
 
 Say = Callable[[str], None]
 """Is told what a person should know, a sentence at a time."""
@@ -31,6 +34,15 @@ class Source:
     owners: NDArray[np.int64] | None = None
     owner_names: Sequence[str] = ()
     task: str = "classification"
+    measured: bool = False
+    """Inputs have units of their own (a table, a signal), so that they are scaled by default; NaN
+    stands for what was not measured."""
+    tested: NDArray[np.bool_] | None = None
+    """Which samples test, where the source says so."""
+    units: NDArray[np.int64] | None = None
+    """What must not be on both sides of the split, such as the windows of one recording."""
+    layout: Layout | None = None
+    """What a table's inputs are made of."""
 
     @property
     def classes(self) -> int:
@@ -40,9 +52,24 @@ class Source:
     def images(self) -> bool:
         return self.inputs.ndim == 4
 
-    def take(self, chosen: NDArray[np.int64]) -> Source:
-        owners = None if self.owners is None else self.owners[chosen]
-        return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], owners=owners)
+    @property
+    def strata(self) -> NDArray[np.int64]:
+        """The classes; fifths by size of a number, and whether the event happened."""
+        return stratified(self.labels) if not self.class_names else self.labels
+
+    def take(self, chosen: NDArray[Any]) -> Source:
+        names = ("inputs", "labels", "owners", "tested", "units")
+        parts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        kept: dict[str, Any] = {k: None if v is None else v[chosen] for k, v in parts.items()}
+        return replace(self, **kept)
+
+
+def stratified(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Numbers as a few groups: fifths by size, or with and without the event."""
+    if labels.ndim == 2:
+        return labels[:, 1].astype(np.int64)
+    limits = np.quantile(labels, (0.2, 0.4, 0.6, 0.8)) if len(labels) else np.zeros(4)
+    return np.searchsorted(limits, labels, side="left").astype(np.int64)
 
 
 def named(source: Source, class_names: Sequence[str] | None) -> Source:
@@ -117,14 +144,10 @@ def check_inputs(inputs: NDArray[Any], wrong: Callable[[str], UserError]) -> NDA
 
 
 def limit_per_class(source: Source, limit: float, random: np.random.Generator) -> Source:
-    """At most `limit` samples of each class, or that share of them, drawn at random.
-
-    Where there are no classes, of all samples.
-    """
-    labels = source.labels if source.class_names else np.zeros(len(source.labels), np.int64)
-    kept = []
-    for label in np.unique(labels):
-        order = random.permutation(np.flatnonzero(labels == label))
+    """At most `limit` samples of each class, or that share of them, drawn at random."""
+    kept, strata = [], source.strata
+    for label in np.unique(strata):
+        order = random.permutation(np.flatnonzero(strata == label))
         count = int(limit) if limit >= 1 else max(1, round(limit * len(order)))
         kept.append(order[:count])
     return source.take(np.sort(np.concatenate(kept)))

@@ -10,10 +10,20 @@ from fedkf.data.digits import digits
 from fedkf.data.folder import folder
 from fedkf.data.npz import npz
 from fedkf.data.public import DATASETS
+from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source, named, retargeted
+from fedkf.data.table import table
 from fedkf.data.targets import Targets
 
-KNOWN = ("digits", "npz", "folder", *DATASETS)
+KNOWN = ("digits", "npz", "folder", "table", *DATASETS)
+PATHS = {"npz": "a .npz file", "folder": "a folder", "table": "a CSV or Parquet file, or a folder"}
+
+
+def read(source: str, path: str | None, reading: Reading, say: Say = lambda text: None) -> Source:
+    """The samples of a source of the configuration, which says how it is read."""
+    if source == "table":
+        return table(need_path(source, path), reading, say)
+    return load(source, path, reading.asked, reading.image_size, say)
 
 
 def load(
@@ -56,6 +66,6 @@ def _load(
 
 def need_path(source: str, path: str | None) -> str:
     if path is None:
-        what = "a .npz file" if source == "npz" else "a folder"
+        what = PATHS[source]
         raise UserError(f"data.path is missing: data.source {source} needs the path of {what}")
     return path

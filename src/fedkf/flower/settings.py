@@ -13,7 +13,8 @@ from fedkf.runs.schema import Config
 TRAVELLING: Mapping[str, tuple[str, ...]] = {
     "data": (
         *("task", "class_names", "class_weights", "image_size", "mean", "std"),
-        *("train_fraction", "seed"),
+        *("train_fraction", "seed", "split", "split_by", "scaling", "target", "positive", "site"),
+        *("columns", "categorical", "categories", "missing", "indicators", "missing_values"),
     ),
     "model": ("name",),
     "algorithm": ("name",),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedkf.core.payload import Weights
     from fedkf.core.task import Task
     from fedkf.data.federated import FederatedData
+    from fedkf.runs.division import Agreement
     from fedkf.runs.schema import Config
 
 
@@ -53,6 +54,8 @@ class Assembly:
     algorithm: Algorithm
     task: Task
     proxy: torch.Tensor | None = None
+    agreement: Agreement | None = None
+    """What was exchanged before the first round, if anything."""
 
     @classmethod
     def of(

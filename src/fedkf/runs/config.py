@@ -301,7 +301,10 @@ def _line(indent: str, key: str, value: Any, doc: str | None) -> str:
     return f"{line:<34}  # {doc}" if doc else line
 
 
-SETTLED = ("data.mean", "data.std", "data.class_names", "data.partition", "data.clients")
+SETTLED = (
+    *("data.mean", "data.std", "data.class_names", "data.partition", "data.clients"),
+    *("data.split", "data.scaling", "data.columns", "data.categories", "data.indicators"),
+)
 """Keys that may be left open until the data is known."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from fedkf.data.source import Say
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.config import flatten, refuse_changes
+from fedkf.runs.division import agreement
 from fedkf.runs.engines import check_engine, make_engine
 from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise, write_models
@@ -119,6 +121,8 @@ class Experiment:
         server = self.assembly.server(engine, storage)
         ledger = self.ledger = server.channel.ledger
         ledger.up(Payload(sizes={"train": 0}), training=True, copies=len(server.sizes))
+        if self.assembly.agreement is not None:
+            self.assembly.agreement.count(ledger, len(server.sizes))
         watching = [self.writer, *self.observers]
         federation = self.assembly.federation(server, self.checkpoint, watching)
         try:
@@ -182,13 +186,14 @@ def execute(
         if config.output.log is not None:
             observers = [*observers, make_tracker(config.output.log, run.path, flatten(config))]
         samples = load_samples(config, say, given)
-        config = settle(config, samples.source)
+        asked, config = config, settle(config, samples.source)
         if existing:
             refuse_changes(existing, config)
         keep_freed_memory()
         data = make_data(config, samples.source)
         proxy = prepare_proxy(config, samples.proxy, data.shape)
         assembly = Assembly.of(config, data, given, proxy)
+        assembly = replace(assembly, agreement=agreement(asked, config))
         origin = provenance(data, proxy, config.generator.start)
         experiment = Experiment(assembly, run, origin, observers, say)
         with experiment.open(lambda: as_json(data)):

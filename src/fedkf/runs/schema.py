@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from fedkf.data.reading import MISSING_VALUES
 from fedkf.engines.registry import ENGINES
 
 Fidelity = Literal["text", "released"]
@@ -21,6 +22,7 @@ Length = Annotated[int, Field(ge=1, le=10**5)]
 Processors = Annotated[int, Field(ge=1, le=1024)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 TASKS = ("classification", "binary", "regression", "survival")
+Columns = Annotated[list[str], Field(max_length=10**5)]
 Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]
 
 
@@ -35,7 +37,7 @@ class Data(Section):
 
     source: str = Field(
         "digits",
-        description="digits (embedded), npz, folder, a name of `fedkf data list` or module:object",
+        description="digits (embedded), npz, folder, table, a name of `fedkf data list` or module:object",
     )
     path: str | None = Field(None, description="file or folder, also looked for in FEDKF_DATA")
     limit: Count | Annotated[float, Field(gt=0, lt=1)] | None = Field(
@@ -69,6 +71,36 @@ class Data(Section):
     min_samples: Count = Field(1, description="a client with fewer takes from the largest one")
     train_fraction: Fraction = Field(0.8, description="of each client's samples; the rest tests")
     seed: Seed = Field(0, description="of the partition and the split")
+    split: Literal["random", "stratified", "given"] | None = Field(
+        None, description="into training and test: random, stratified or given (by the source)"
+    )
+    split_by: str | None = Field(
+        None, description="column or array, such as a patient's id, of which none is on both sides"
+    )
+    scaling: Literal["federated", "site", "none"] | None = Field(
+        None, description="of tables and signals: federated (agreed mean and std), site or none"
+    )
+    target: str | list[str] | None = Field(
+        None, description="column of a table that is predicted; for survival [time, event]"
+    )
+    positive: str | int | None = Field(
+        None, description="what of the target counts as 1: a value, or such as '>0'"
+    )
+    site: str | None = Field(None, description="column of a table that names the site")
+    columns: Columns | None = Field(None, description="inputs of a table; none means all others")
+    categorical: Columns = Field([], description="columns whose numbers are categories")
+    categories: dict[str, list[str]] | None = Field(
+        None, description="values of each categorical column, the same at all sites"
+    )
+    missing: Literal["indicator", "mean", "drop"] = Field(
+        "indicator", description="the mean and a column that tells, the mean, or drop the row"
+    )
+    indicators: Columns | None = Field(
+        None, description="columns that tell what was missing; none means where anything is"
+    )
+    missing_values: list[str] = Field(
+        [*MISSING_VALUES], description="cells of a table that stand for nothing measured"
+    )
     proxy: float | str | None = Field(
         None,
         description="unlabelled data for the server: a share of the source that no client gets, "

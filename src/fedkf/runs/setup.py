@@ -21,12 +21,12 @@ from fedkf.core.samples import Sampling
 from fedkf.core.task import Task, Training
 from fedkf.data import proxy, sources
 from fedkf.data.federated import FederatedData, Preparation, federate
-from fedkf.data.partition import BY_CLASSES, Division, partition
+from fedkf.data.partition import BY_CLASSES
 from fedkf.data.source import Say, Source, limit_per_class, named
-from fedkf.data.targets import Targets
 from fedkf.distillation import SAMPLES, samples_for
 from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
+from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
 from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
 if TYPE_CHECKING:
@@ -125,13 +125,7 @@ def whole_source(
     if given is not None:
         source = named(given, settings.class_names)
     else:
-        source = sources.load(
-            settings.source,
-            settings.path,
-            Targets(settings.task, settings.class_names),
-            settings.image_size,
-            say,
-        )
+        source = sources.read(settings.source, settings.path, reading_of(settings), say)
     if settings.limit is not None:
         random = Streams(settings.seed).numpy_generator("limit")
         source = limit_per_class(source, settings.limit, random)
@@ -157,7 +151,10 @@ def settle(config: Config, source: Source) -> Config:
         "class_names": source.class_names,
         "partition": division,
         "clients": len(source.owner_names) if division == "natural" and owned else data.clients,
+        **settled_layout(source),
     }
+    scaled = data.model_copy(update={k: v for k, v in settled.items() if k not in ("mean", "std")})
+    settled |= settled_scale(scaled, source)
     channels = source.inputs.shape[1]
     for key in ("mean", "std"):
         if len(settled[key]) not in (1, channels):
@@ -179,18 +176,8 @@ def settle(config: Config, source: Source) -> Config:
 def make_data(config: Config, source: Source) -> FederatedData:
     """The clients' data; the configuration is a settled one."""
     settings = config.data
-    streams = Streams(settings.seed)
-    assert settings.partition is not None
     assert settings.mean is not None
     assert settings.std is not None
-    how = Division(
-        settings.partition,
-        settings.clients,
-        settings.alpha,
-        settings.classes_per_client,
-        settings.min_samples,
-    )
-    random = streams.numpy_generator("partition")
     prepare = Preparation(
         settings.mean,
         settings.std,
@@ -198,13 +185,12 @@ def make_data(config: Config, source: Source) -> FederatedData:
         settings.train_fraction,
         settings.shift,
         settings.shift_strength,
+        settings.split or "random",
+        settings.scaling or "none",
     )
-    parts = partition(how, source.labels, random, source.owners)
-    natural = settings.partition == "natural"
-    for name, part in zip(source.owner_names, parts, strict=False):
-        if natural and not len(part):
-            raise UserError(f"{name} holds no samples (data.limit may have taken them all)")
-    return federate(source, parts, prepare, streams, source.owner_names if natural else ())
+    parts = divide(settings, source)
+    names = source.owner_names if settings.partition == "natural" else ()
+    return federate(source, parts, prepare, Streams(settings.seed), names)
 
 
 def make_algorithm(config: Config) -> Algorithm:

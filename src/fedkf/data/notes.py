@@ -1,0 +1,65 @@
+"""What a practitioner should know of samples that came from files, in sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedkf.data.source import Source
+
+FEW_ROWS = 5
+"""A site with fewer rows can hardly train, and its sums would be its rows."""
+
+
+def table_notes(source: Source) -> list[str]:
+    """Columns that say nothing, sites that hold hardly anything, rows that two sites hold."""
+    return [*constant_columns(source), *small_sites(source), *shared_rows(source)]
+
+
+def constant_columns(source: Source) -> list[str]:
+    inputs, layout = source.inputs, source.layout
+    names = layout.input_names if layout else [str(k) for k in range(inputs.shape[1])]
+    low, high = (f(np.where(np.isnan(inputs), e, inputs), axis=0) for f, e in EXTREMES)
+    flat = [name for name, a, b in zip(names, low, high, strict=True) if a >= b]
+    if not flat:
+        return []
+    one = len(flat) == 1
+    return [
+        f"{'column' if one else 'columns'} {', '.join(flat[:5])}{' …' if len(flat) > 5 else ''}: "
+        "the same value in all rows, which tells a model nothing"
+    ]
+
+
+EXTREMES = ((np.min, np.inf), (np.max, -np.inf))
+
+
+def small_sites(source: Source) -> list[str]:
+    if source.owners is None:
+        return []
+    counts = np.bincount(source.owners, minlength=len(source.owner_names))
+    few = [
+        f"{name} ({count})"
+        for name, count in zip(source.owner_names, counts.tolist(), strict=True)
+        if count < FEW_ROWS
+    ]
+    return [f"fewer than {FEW_ROWS} rows: {', '.join(few)}"] if few else []
+
+
+def shared_rows(source: Source) -> list[str]:
+    """Rows, with their targets, that are the same at two sites."""
+    if source.owners is None or not len(source.labels):
+        return []
+    targets = source.labels.reshape(len(source.labels), -1)
+    rows = np.concatenate([source.inputs.reshape(len(targets), -1), targets], axis=1)
+    rows = np.ascontiguousarray(rows.astype(np.float32))
+    keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+    _, inverse = np.unique(keys, return_inverse=True)
+    pairs = np.unique(np.stack([inverse, source.owners], axis=1), axis=0)
+    holders = np.bincount(pairs[:, 0])
+    if not (holders > 1).any():
+        return []
+    first = int(np.flatnonzero(holders > 1)[0])
+    one, two, *_ = (source.owner_names[k] for k in pairs[pairs[:, 0] == first, 1])
+    return [
+        f"{int((holders > 1).sum())} rows are the same at several sites (such as {one} and {two}): "
+        "if they are the same people, one site trains on what another tests with"
+    ]

@@ -1,0 +1,155 @@
+"""Outcomes: what is predicted, from the cells of a table: classes, a number, or a time and event."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError
+from fedkf.core.limits import proper_text, shown
+from fedkf.core.objective import find
+from fedkf.data.columns import canonical, categories_of, numbers
+from fedkf.data.reading import Reading
+from fedkf.data.tabular import Cells, Table
+
+MOST_CLASSES = 1000
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+
+
+def check_target(reading: Reading, table: Table) -> None:
+    """Refuse a configuration that does not say what is predicted, or too much."""
+    if not reading.targets:
+        raise UserError(
+            "data.target is missing: a table needs the name of the column that is predicted; "
+            f"{table.where} has {', '.join(table.names[:12])}"
+        )
+    wanted = 2 if find(reading.task).targets == "time" else 1
+    if len(reading.targets) != wanted:
+        what = "two columns, [time, event]" if wanted == 2 else "one column"
+        raise UserError(
+            f"data.target is {shown(reading.target)}; {reading.task} is about {what} (data.task)"
+        )
+
+
+def targets_of(table: Table, reading: Reading) -> tuple[NDArray[Any], list[str]]:
+    """The labels as the task has them, and the names of the classes (none for numbers)."""
+    kind = find(reading.task).targets
+    if kind == "number":
+        return number(table, reading.targets[0]).astype(np.float32), []
+    if kind == "time":
+        time, event = (number(table, name) for name in reading.targets)
+        check_survival(table, reading, time, event)
+        return np.stack([time, event], axis=1).astype(np.float32), []
+    if kind == "two classes" or reading.positive is not None:
+        labels, names = binary(table, reading)
+    else:
+        labels, names = classes(table, reading)
+    if improper := [name for name in names if not proper_text(name)]:
+        raise UserError(f"{table.where}: the class {shown(improper[0])} cannot be shown")
+    if len(np.unique(labels)) < reading.least_classes:
+        raise UserError(
+            f"{table.where}: all rows have the same target {reading.targets[0]!r}; a classifier "
+            "needs at least two classes"
+        )
+    return labels, names
+
+
+def number(table: Table, name: str) -> NDArray[np.float64]:
+    """A target of numbers."""
+    values, mistaken = numbers(table.cells[name])
+    if mistaken.any():
+        row = int(np.flatnonzero(mistaken)[0])
+        cell = shown(str(table.cells[name][row]))
+        raise UserError(
+            f"{table.where}: the target {name!r} is {cell} in {table.place(row)}, which is no "
+            "number; for classes set data.task to classification"
+        )
+    return values
+
+
+def check_survival(
+    table: Table, reading: Reading, time: NDArray[np.float64], event: NDArray[np.float64]
+) -> None:
+    name = reading.targets[1]
+    if not np.isin(event, (0, 1)).all():
+        row = int(np.flatnonzero(~np.isin(event, (0, 1)))[0])
+        raise UserError(
+            f"{table.where}: the event {name!r} is {event[row]:g} in {table.place(row)}; it is 1 "
+            "where it happened and 0 where it was not seen to (data.target is [time, event])"
+        )
+    if (time < 0).any():
+        row = int(np.flatnonzero(time < 0)[0])
+        raise UserError(f"{table.where}: the time in {table.place(row)} is negative")
+
+
+def classes(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]]:
+    """Classes by their names, in the order of data.class_names, or of size or letters."""
+    name = reading.targets[0]
+    cells = table.cells[name]
+    if reading.class_names is None:
+        distinct = np.unique(cells)
+        if len(distinct) > min(MOST_CLASSES, max(20, len(cells) // 2)):
+            raise UserError(
+                f"{table.where}: the target {name!r} has {len(distinct)} different values in "
+                f"{len(cells)} rows; for a number set data.task to regression"
+            )
+        names = categories_of(table, name, np.ones(len(cells), bool), asked=True)
+    else:
+        names = list(reading.class_names)
+    return places(table, canonical(cells, names), names), names
+
+
+def places(table: Table, cells: Cells, names: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each cell among the names."""
+    unknown = ~np.isin(cells, list(names))
+    if unknown.any():
+        row = int(np.flatnonzero(unknown)[0])
+        raise UserError(
+            f"{table.where}: the target is {shown(str(cells[row]))} in {table.place(row)}, which "
+            f"is not in data.class_names ({', '.join(names[:10])})"
+        )
+    where = {name: k for k, name in enumerate(names)}
+    return np.array([where[cell] for cell in cells.tolist()], dtype=np.int64)
+
+
+def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]]:
+    """0 and 1: `data.positive` says which values are 1, or the larger one of two is."""
+    name, rule = reading.targets[0], reading.positive
+    cells = table.cells[name]
+    if rule is None:
+        labels, names = classes(table, reading)
+        if len(names) > 2:
+            raise UserError(
+                f"{table.where}: the target {name!r} has {len(names)} different values "
+                f"({', '.join(names[:6])}); data.positive says which are positive, such as '>0'"
+            )
+        return labels, names
+    comparison = re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule)
+    if comparison is None:
+        hits = canonical(cells, [rule]) == rule
+    else:
+        try:
+            limit = float(comparison[2])
+        except ValueError:
+            raise UserError(f"data.positive is {rule!r}; it is a value, or such as '>0'") from None
+        hits = COMPARISONS[comparison[1]](number(table, name), limit)
+    rest = np.unique(cells[~hits])
+    other = str(rest[0]) if len(rest) == 1 and str(rest[0]) != rule else f"not {rule}"
+    names = list(reading.class_names or (other, rule))
+    if len(names) != 2:
+        raise UserError(
+            f"data.class_names has {len(names)} names; with data.positive there are two, the "
+            "negative one first"
+        )
+    return hits.astype(np.int64), names

@@ -1,0 +1,53 @@
+"""Reading: what a configuration says of how its files are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedkf.data.targets import Targets
+
+MISSING_VALUES = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
+"""What stands in a table where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a source is read; what is None follows from the data.
+
+    `target` is one column, or time and event for survival. `columns`, `categories` and `indicators`
+    must be the same at all sites: in a rehearsal they come from the whole table, in a deployment
+    from the configuration.
+    """
+
+    class_names: Sequence[str] | None = None
+    image_size: int | None = None
+    least_classes: int = 2
+    task: str = "classification"
+    target: str | Sequence[str] | None = None
+    positive: str | None = None
+    site: str | None = None
+    split_by: str | None = None
+    columns: Sequence[str] | None = None
+    categorical: Sequence[str] = ()
+    categories: Mapping[str, Sequence[str]] | None = None
+    missing: str = "indicator"
+    indicators: Sequence[str] | None = None
+    missing_values: Sequence[str] = field(default=MISSING_VALUES)
+    window: int | None = None
+    stride: int | None = None
+
+    @property
+    def asked(self) -> Targets:
+        """What labels are asked for."""
+        from fedkf.data.targets import Targets  # which needs torch; a configuration does not
+
+        return Targets(self.task, self.class_names, self.least_classes)
+
+    @property
+    def targets(self) -> list[str]:
+        """The columns of the target."""
+        given = self.target or ()
+        return [given] if isinstance(given, str) else list(given)

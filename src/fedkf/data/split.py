@@ -1,0 +1,111 @@
+"""Split: which of a client's samples train and which test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError
+from fedkf.data.partition import Indices
+from fedkf.data.source import Source
+
+NAMES = ("random", "stratified", "given")
+Sides = tuple[list[Indices], list[Indices]]
+
+
+def split(
+    source: Source,
+    parts: Sequence[Indices],
+    fraction: float,
+    random: np.random.Generator,
+    how: str = "random",
+) -> Sides:
+    """Training and test samples of each client. Samples of one unit are on the same side.
+
+    `random`: the first `fraction` of a shuffle trains; a client always keeps one sample to train
+    on. `stratified`: the same within each class. `given`: as the source says.
+    """
+    if how == "given":
+        return given(source, parts)
+    train, test = [], []
+    for part in parts:
+        if source.units is not None:
+            chosen = tested_units(source, part, fraction, random)
+        elif how == "stratified":
+            strata = source.strata[part]
+            chosen = drawn(strata, len(part) - kept(len(part), fraction), random)
+        else:
+            order = random.permutation(part)
+            cut = kept(len(order), fraction)
+            train.append(order[:cut])
+            test.append(order[cut:])
+            continue
+        train.append(random.permutation(part[~chosen]))
+        test.append(part[chosen])
+    return train, test
+
+
+def kept(count: int, fraction: float) -> int:
+    """How many of so many train."""
+    return max(1, int(fraction * count))
+
+
+def given(source: Source, parts: Sequence[Indices]) -> Sides:
+    """The source's own division, in which every client has something to train on."""
+    if source.tested is None:
+        raise UserError("data.split is given, but the source says nothing of training and test")
+    train = [part[~source.tested[part]] for part in parts]
+    for k, part in enumerate(train):
+        if not len(part):
+            name = source.owner_names[k] if k < len(source.owner_names) else f"client {k}"
+            raise UserError(
+                f"data.split is given, but all samples of {name} are test samples; stratified "
+                "divides them anew"
+            )
+    return train, [part[source.tested[part]] for part in parts]
+
+
+def usable(source: Source, parts: Sequence[Indices]) -> bool:
+    """Whether the source's own division gives every client something to train on."""
+    tested = source.tested
+    return tested is not None and all(not tested[part].all() for part in parts)
+
+
+def drawn(strata: NDArray[np.int64], wanted: int, random: np.random.Generator) -> NDArray[np.bool_]:
+    """Which of some things test: so many, of each stratum in proportion, and never all of one."""
+    groups = [np.flatnonzero(strata == label) for label in np.unique(strata)]
+    most = np.array([len(group) - 1 for group in groups])
+    if not most.sum():
+        most = most + 1
+        wanted = min(wanted, len(strata) - 1)
+    counts = allotted(np.array([len(group) for group in groups]), most, wanted)
+    chosen = np.zeros(len(strata), bool)
+    for group, count in zip(groups, counts.tolist(), strict=True):
+        chosen[random.permutation(group)[:count]] = True
+    return chosen
+
+
+def allotted(sizes: NDArray[np.int64], most: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+    """So many things over groups in proportion to their sizes, at most as many as each allows."""
+    shares = sizes * wanted / max(1, sizes.sum())
+    counts: NDArray[np.int64] = np.minimum(np.floor(shares).astype(np.int64), most)
+    while counts.sum() < min(wanted, most.sum()):
+        left = np.where(counts < most, shares - counts, -np.inf)
+        counts[int(left.argmax())] += 1
+    return counts
+
+
+def tested_units(
+    source: Source, part: Indices, fraction: float, random: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Which samples of a client test: those of some units, of each class in proportion."""
+    assert source.units is not None
+    units, inverse = np.unique(source.units[part], return_inverse=True)
+    strata = source.strata[part]
+    common = np.array([np.bincount(strata[inverse == k]).argmax() for k in range(len(units))])
+    wanted = round((1 - fraction) * len(units))
+    if fraction < 1 and len(units) > 1:
+        wanted = max(1, wanted)
+    return drawn(common, min(wanted, len(units) - 1), random)[inverse]

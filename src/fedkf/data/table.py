@@ -1,0 +1,92 @@
+"""Samples from a table: a row is a sample, columns are inputs, one is the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError
+from fedkf.core.limits import proper_text, shown
+from fedkf.data.columns import Layout, inputs_of, layout_of
+from fedkf.data.notes import table_notes
+from fedkf.data.outcomes import check_target, targets_of
+from fedkf.data.reading import Reading
+from fedkf.data.source import Say, Source
+from fedkf.data.tabular import Table, read_table
+
+
+def table(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
+    """A CSV or Parquet file with a column that names the site, or a folder with a file for each.
+
+    Without either the rows are pooled. Rows without a target are left out, and their number told.
+    """
+    return from_table(read_table(path), reading, say)
+
+
+def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> Source:
+    """The samples of a table that is read."""
+    check_target(reading, found)
+    layout = layout_of(found, reading)
+    found = usable_rows(found, reading, layout, say)
+    labels, class_names = targets_of(found, reading)
+    inputs = inputs_of(found, layout, reading)
+    source = Source(
+        inputs, labels, class_names, task=reading.task, measured=True, layout=layout
+    )
+    source = owned(source, found, reading)
+    if reading.split_by is not None:
+        units = np.unique(found.cells[reading.split_by], return_inverse=True)[1]
+        source = replace(source, units=units.astype(np.int64))
+    for text in table_notes(source):
+        say(text)
+    return source
+
+
+def usable_rows(found: Table, reading: Reading, layout: Layout, say: Say) -> Table:
+    """The rows with a target and, where `data.missing` is drop, with all inputs."""
+    lacking = missing_in(found, reading.targets, reading)
+    if lacking.all():
+        raise UserError(f"{found.where}: no row has a target ({', '.join(reading.targets)})")
+    if lacking.any():
+        say(f"{int(lacking.sum())} of {found.rows} rows have no target and are left out")
+    if reading.missing == "drop":
+        partly = missing_in(found, layout.columns, reading) & ~lacking
+        if (partly | lacking).all():
+            raise UserError(
+                f"{found.where}: every row lacks a value somewhere, and data.missing is drop; "
+                "indicator or mean keeps them"
+            )
+        if partly.any():
+            say(f"{int(partly.sum())} of {found.rows} rows lack a value and are left out")
+        lacking |= partly
+    return found.take(~lacking) if lacking.any() else found
+
+
+def missing_in(found: Table, columns: Sequence[str], reading: Reading) -> NDArray[np.bool_]:
+    """Which rows lack a value in one of these columns."""
+    result = np.zeros(found.rows, bool)
+    for name in columns:
+        result |= np.isin(found.cells[name], reading.missing_values)
+    return result
+
+
+def owned(source: Source, found: Table, reading: Reading) -> Source:
+    """The source with the site of each row, where the table says it."""
+    if reading.site is not None:
+        cells = found.cells[reading.site]
+        absent = np.isin(cells, reading.missing_values)
+        if absent.any():
+            row = found.place(int(np.flatnonzero(absent)[0]))
+            raise UserError(f"{found.where}: {row} names no site ({reading.site!r})")
+    elif found.sited:
+        cells = np.array([Path(str(name)).stem for name in found.files.tolist()], dtype=np.str_)
+    else:
+        return source
+    names, owners = np.unique(cells, return_inverse=True)
+    if improper := [str(name) for name in names if not proper_text(str(name))]:
+        raise UserError(f"{found.where}: the site {shown(improper[0])} cannot be shown")
+    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])

@@ -1,0 +1,127 @@
+"""How the samples of a configuration are read, divided and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fedkf.core.errors import UserError
+from fedkf.core.payload import Payload
+from fedkf.core.random import Streams
+from fedkf.data.partition import Division, Indices, partition
+from fedkf.data.reading import Reading
+from fedkf.data.scaling import KIND, Moments, merged, moments, scale
+from fedkf.data.split import split, usable
+
+if TYPE_CHECKING:
+    from fedkf.core.ledger import Ledger
+    from fedkf.data.source import Source
+    from fedkf.runs.schema import Config, Data
+
+
+def reading_of(settings: Data, least_classes: int = 2) -> Reading:
+    """What a configuration says of how its files are read."""
+    return Reading(
+        class_names=settings.class_names,
+        image_size=settings.image_size,
+        least_classes=least_classes,
+        task=settings.task,
+        target=settings.target,
+        positive=None if settings.positive is None else str(settings.positive),
+        site=settings.site,
+        split_by=settings.split_by,
+        columns=settings.columns,
+        categorical=settings.categorical,
+        categories=settings.categories,
+        missing=settings.missing,
+        indicators=settings.indicators,
+        missing_values=settings.missing_values,
+    )
+
+
+def divide(settings: Data, source: Source) -> list[Indices]:
+    """Each client's samples; the settings are those of a settled configuration."""
+    assert settings.partition is not None
+    how = Division(
+        settings.partition,
+        settings.clients,
+        settings.alpha,
+        settings.classes_per_client,
+        settings.min_samples,
+    )
+    random = Streams(settings.seed).numpy_generator("partition")
+    parts = partition(how, source.strata, random, source.owners)
+    natural = settings.partition == "natural"
+    for name, part in zip(source.owner_names, parts, strict=False):
+        if natural and not len(part):
+            raise UserError(f"{name} holds no samples (data.limit may have taken them all)")
+    return parts
+
+
+def settled_layout(source: Source) -> dict[str, Any]:
+    """What a table's inputs are made of, as keys of the configuration."""
+    if source.layout is None:
+        return {}
+    return {
+        "columns": list(source.layout.columns),
+        "categories": {k: list(v) for k, v in source.layout.categories.items()},
+        "indicators": list(source.layout.indicators),
+    }
+
+
+def settled_scale(settings: Data, source: Source) -> dict[str, Any]:
+    """How the samples are split and scaled; `settings` are settled otherwise.
+
+    With federated scaling, `mean` and `std` become what the clients' training samples agree on,
+    unless the configuration has them already.
+    """
+    parts = divide(settings, source) if source.measured or source.tested is not None else []
+    ordered = source.measured or source.units is not None
+    way = "given" if parts and usable(source, parts) else "stratified" if ordered else "random"
+    scaling = settings.scaling or ("federated" if source.measured else "none")
+    if scaling != "none" and not source.measured:
+        raise UserError(
+            f"data.scaling is {scaling}, but {settings.source} has no columns or channels with "
+            "units of their own; data.mean and data.std normalise it"
+        )
+    found: dict[str, Any] = {"split": settings.split or way, "scaling": scaling}
+    if scaling == "federated" and (settings.mean is None or settings.std is None):
+        own = client_moments(settings.model_copy(update=found), source, parts)
+        mean, std = scale(merged(own))
+        found |= {"mean": settings.mean or mean, "std": settings.std or std}
+    return found
+
+
+def client_moments(settings: Data, source: Source, parts: Sequence[Indices]) -> list[Moments]:
+    """What each client would send of its training samples."""
+    random = Streams(settings.seed).numpy_generator("split")
+    assert settings.split is not None
+    train, _ = split(source, parts, settings.train_fraction, random, settings.split)
+    return [moments(source.inputs[part]) for part in train]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What went up from each client, and down to it, before the first round."""
+
+    up: Payload
+    down: Payload
+
+    def count(self, ledger: Ledger, clients: int) -> None:
+        ledger.up(self.up, training=True, copies=clients)
+        ledger.down(self.down, clients, training=True)
+
+
+def agreement(before: Config, after: Config) -> Agreement | None:
+    """How the clients came to the scale in `after`, where they had to agree on one."""
+    given, settled = before.data, after.data
+    if settled.scaling != "federated" or (given.mean is not None and given.std is not None):
+        return None
+    inputs = len(settled.mean or ())
+    nothing = np.zeros(inputs)
+    down = {"mean": torch.zeros(inputs, dtype=torch.float64), "std": torch.zeros(inputs).double()}
+    return Agreement(Moments(nothing, nothing, nothing).payload(), Payload().add(KIND, down))

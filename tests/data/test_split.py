@@ -1,0 +1,66 @@
+"""Split: training and test samples of each client."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkf.core.errors import UserError
+from fedkf.data.source import Source
+from fedkf.data.split import split, usable
+
+LABELS = np.array([0] * 30 + [1] * 10)
+PART = [np.arange(40)]
+
+
+def source(**more: object) -> Source:
+    return Source(np.zeros((40, 1)), LABELS, ["a", "b"], **more)  # type: ignore[arg-type]
+
+
+def sides(samples: Source, how: str, fraction: float = 0.8) -> tuple[set[int], set[int]]:
+    train, test = split(samples, PART, fraction, np.random.default_rng(0), how)
+    assert sorted([*train[0], *test[0]]) == list(range(40))
+    return set(train[0].tolist()), set(test[0].tolist())
+
+
+def test_every_class_is_divided_in_proportion() -> None:
+    _, test = sides(source(), "stratified")
+    assert np.bincount(LABELS[list(test)]).tolist() == [6, 2]
+
+
+def test_a_class_with_one_sample_trains() -> None:
+    rare = Source(np.zeros((40, 1)), np.array([1] + [0] * 39), ["a", "b"])
+    assert 0 in sides(rare, "stratified", 0.5)[0]
+
+
+@pytest.mark.parametrize("how", ["random", "stratified"])
+def test_a_unit_is_on_one_side(how: str) -> None:
+    units = np.arange(40) // 4
+    train, test = sides(source(units=units), how)
+    assert {units[k] for k in train}.isdisjoint({units[k] for k in test})
+    assert len(test) == 8
+    assert {LABELS[k] for k in test} == {0, 1} or {LABELS[k] for k in train} == {0, 1}
+
+
+def test_a_single_unit_trains() -> None:
+    assert sides(source(units=np.zeros(40, np.int64)), "random")[1] == set()
+
+
+def test_the_source_may_say_what_tests() -> None:
+    samples = source(tested=np.arange(40) >= 35)
+    assert sides(samples, "given")[1] == set(range(35, 40))
+    assert usable(samples, PART)
+    assert not usable(samples, [*PART, np.arange(36, 40)])
+
+
+def test_a_client_without_training_samples_is_refused() -> None:
+    samples = source(tested=np.ones(40, bool), owner_names=["north"])
+    with pytest.raises(UserError, match="all samples of north are test samples"):
+        split(samples, PART, 0.8, np.random.default_rng(0), "given")
+    with pytest.raises(UserError, match="says nothing of training and test"):
+        split(source(), PART, 0.8, np.random.default_rng(0), "given")
+
+
+def test_all_may_train() -> None:
+    for samples in (source(), source(units=np.arange(40) // 4)):
+        assert sides(samples, "stratified", 1.0)[1] == set()
