@@ -79,19 +79,24 @@ def settled_scale(settings: Data, source: Source) -> dict[str, Any]:
     With federated scaling, `mean` and `std` become what the clients' training samples agree on,
     unless the configuration has them already.
     """
-    parts = divide(settings, source) if source.measured or source.tested is not None else []
-    ordered = source.measured or source.units is not None
-    way = "given" if parts and usable(source, parts) else "stratified" if ordered else "random"
-    scaling = settings.scaling or ("federated" if source.measured else "none")
-    if scaling != "none" and not source.measured:
+    scaling = settings.scaling
+    if scaling not in (None, "none") and not source.measured:
         raise UserError(
             f"data.scaling is {scaling}, but {settings.source} has no columns or channels with "
             "units of their own; data.mean and data.std normalise it"
         )
-    found: dict[str, Any] = {"split": settings.split or way, "scaling": scaling}
+    found: dict[str, Any] = {}  # nothing new is said of samples that have nothing of all this
+    parts = divide(settings, source) if source.measured or source.tested is not None else []
+    if source.measured or source.units is not None or source.tested is not None:
+        own = usable(source, parts) if parts else False
+        ordered = source.measured or source.units is not None
+        way = "given" if own else "stratified" if ordered else "random"
+        found["split"] = settings.split or way
+    if source.measured:
+        found["scaling"] = scaling = scaling or "federated"
     if scaling == "federated" and (settings.mean is None or settings.std is None):
-        own = client_moments(settings.model_copy(update=found), source, parts)
-        mean, std = scale(merged(own))
+        sent = client_moments(settings.model_copy(update=found), source, parts)
+        mean, std = scale(merged(sent))
         found |= {"mean": settings.mean or mean, "std": settings.std or std}
     return found
 

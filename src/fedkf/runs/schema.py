@@ -37,7 +37,8 @@ class Data(Section):
 
     source: str = Field(
         "digits",
-        description="digits (embedded), npz, folder, table, a name of `fedkf data list` or module:object",
+        description="digits (embedded), npz, folder, table, a name of `fedkf data list` or "
+        "module:object",
     )
     path: str | None = Field(None, description="file or folder, also looked for in FEDKF_DATA")
     limit: Count | Annotated[float, Field(gt=0, lt=1)] | None = Field(
