@@ -1,4 +1,4 @@
-"""Outcomes: what is predicted, from the cells of a table: classes, a number, or a time and event."""
+"""Outcomes: what is predicted, from the cells of a table: classes, a number, a time and event."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
     found = usable_rows(found, reading, layout, say)
     labels, class_names = targets_of(found, reading)
     inputs = inputs_of(found, layout, reading)
-    source = Source(
-        inputs, labels, class_names, task=reading.task, measured=True, layout=layout
-    )
+    source = Source(inputs, labels, class_names, task=reading.task, measured=True, layout=layout)
     source = owned(source, found, reading)
     if reading.split_by is not None:
         units = np.unique(found.cells[reading.split_by], return_inverse=True)[1]
