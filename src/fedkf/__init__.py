@@ -14,6 +14,7 @@ __all__ = [
     "UserError",
     "load",
     "metrics",
+    "personal_model",
     "personalize",
     "run",
 ]
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fedkf.core.errors import FedkfError as FedkfError
     from fedkf.core.errors import UserError as UserError
     from fedkf.core.federation import Observer as Observer
+    from fedkf.runs.personal import personal_model as personal_model
     from fedkf.runs.personalize import personalize as personalize
     from fedkf.runs.trained import load as load
 
@@ -39,6 +41,7 @@ _HOMES = {
     "Observer": "fedkf.core.federation",
     "UserError": "fedkf.core.errors",
     "load": "fedkf.runs.trained",
+    "personal_model": "fedkf.runs.personal",
     "personalize": "fedkf.runs.personalize",
     "run": "fedkf.api",
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedkf.core.algorithm import Algorithm, option
-from fedkf.core.payload import Payload
+from fedkf.core.payload import Payload, Weights
 from fedkf.core.task import copy_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Ditto(Algorithm):
 
     name: ClassVar[str] = "ditto"
     fairness_aware: ClassVar[bool] = True
+    personal_models: ClassVar[bool] = True
     penalty: float = option(1.0, "λ, how strongly personal models are held", at_least=0)
 
     def local_update(self, client: Client, down: Payload) -> Payload:
@@ -38,6 +39,8 @@ class Ditto(Algorithm):
         return upload
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
-        """Also the client's personal model as it left it; the shared one before its first turn."""
-        own = client.state["personal"] if client.state else down["aca"]
-        return super().evaluate(client, down.replace(personal=own))
+        return super().evaluate(client, down.replace(personal=self.personal(client, down)))
+
+    def personal(self, client: Client, readouts: Payload) -> Weights:
+        """The personal model as the client left it; the shared one before its first turn."""
+        return client.state["personal"] if client.state else readouts["aca"]

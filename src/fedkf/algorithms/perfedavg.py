@@ -32,6 +32,7 @@ class PerFedAvg(Algorithm):
     """
 
     name: ClassVar[str] = "perfedavg"
+    personal_models: ClassVar[bool] = True
     personal_lr: float = option(0.01, "α, learning rate of the personal step", at_least=0)
     variant: str = option(
         "first-order",
@@ -72,15 +73,16 @@ class PerFedAvg(Algorithm):
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
         """Also the shared model after one step on a batch of the client's training data."""
-        own = self.personal(client, down["aca"]) if len(client.data.test_labels) else down["aca"]
+        own = self.personal(client, down) if len(client.data.test_labels) else down["aca"]
         return super().evaluate(client, down.replace(personal=own))
 
-    def personal(self, client: Client, weights: Weights) -> Weights:
-        model = client.start(weights)
+    def personal(self, client: Client, readouts: Payload) -> Weights:
+        """The shared model after that step."""
+        model = client.start(readouts["aca"])
         parameters: Weights = dict(model.named_parameters())
         batch = next(client.batches("personal step"), None)
         if batch is None:  # batch norm with batches of one: nothing can be learned
-            return weights
+            return readouts["aca"]
         steps = gradient(client, parameters, batch)
         with torch.no_grad():
             for parameter, step in zip(parameters.values(), steps, strict=True):

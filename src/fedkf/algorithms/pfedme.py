@@ -15,7 +15,7 @@ import torch
 from fedkf.core.algorithm import Algorithm, State, option
 from fedkf.core.arithmetic import combine
 from fedkf.core.errors import UserError
-from fedkf.core.payload import Payload, weighted_mean
+from fedkf.core.payload import Payload, Weights, weighted_mean
 
 if TYPE_CHECKING:
     from fedkf.core.client import Client
@@ -27,6 +27,7 @@ class PFedMe(Algorithm):
     """θ ≈ argmin f_k(θ) + λ/2 ‖θ − w_k‖², w_k ← w_k − ηλ (w_k − θ); w ← (1 − β) w + β Σ w_k / m."""
 
     name: ClassVar[str] = "pfedme"
+    personal_models: ClassVar[bool] = True
     penalty: float = option(15.0, "λ, how strongly personal models are held", above=0)
     personal_steps: int = option(5, "K, steps of the personal model on each batch", at_least=1)
     personal_lr: float = option(0.09, "learning rate of the personal model", above=0)
@@ -66,6 +67,8 @@ class PFedMe(Algorithm):
         )
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
-        """Also the client's personal model as it left it; the shared one before its first turn."""
-        own = client.state["personal"] if client.state else down["aca"]
-        return super().evaluate(client, down.replace(personal=own))
+        return super().evaluate(client, down.replace(personal=self.personal(client, down)))
+
+    def personal(self, client: Client, readouts: Payload) -> Weights:
+        """The personal model as the client left it; the shared one before its first turn."""
+        return client.state["personal"] if client.state else readouts["aca"]

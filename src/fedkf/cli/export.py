@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fedkf.cli.consoles import show
-from fedkf.cli.options import ReadoutOption, RunArgument, refuse_file
+from fedkf.cli.consoles import say, show
+from fedkf.cli.options import RunArgument, refuse_file
 from fedkf.core.errors import UserError, nearest
 
 FORMATS = ("safetensors", "torch", "onnx")
@@ -23,10 +23,14 @@ def export(
         list[str] | None,
         typer.Option("--format", help="safetensors, torch or onnx. [default: the first two]"),
     ] = None,
-    readout: ReadoutOption = "oca",
+    readout: Annotated[str, typer.Option(help="Which model: oca, aca or personal.")] = "oca",
+    client: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose, with --readout personal.")
+    ] = None,
 ) -> None:
     """Take the trained model home: weights and JSON, a torch.export program, ONNX."""
     from fedkf.runs import trained
+    from fedkf.runs.personal import file_name, personal_model
     from fedkf.runs.prediction import shared_model
 
     formats, folder = format_ or ["safetensors", "torch"], out_ or run / "export"
@@ -34,5 +38,11 @@ def export(
         if name not in FORMATS:
             raise UserError(f"--format {name}: {nearest(name, FORMATS)}")
     refuse_file(folder)
-    for path in trained.export(shared_model(run, readout, "export"), folder, readout, formats):
+    if readout == "personal":
+        model, name = personal_model(run, client, say=say), file_name(client)
+    elif client is not None:
+        raise UserError("--client goes with --readout personal: the others are the same for all")
+    else:
+        model, name = shared_model(run, readout, "export"), readout
+    for path in trained.export(model, folder, name, formats):
         show(str(path))

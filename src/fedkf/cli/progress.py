@@ -14,6 +14,7 @@ from rich.progress import Progress as RichProgress
 
 from fedkf.core.client import Reply
 from fedkf.core.federation import Observer
+from fedkf.core.personal import EVALUATIONS
 from fedkf.core.records import Round
 from fedkf.metrics import METRICS, PAPER
 
@@ -100,7 +101,7 @@ class Bar(Progress):
         self.bar.update(self.task, completed=round - 1, round=round)
 
     def client_finished(self, reply: Reply) -> None:
-        if reply.call.step != "evaluate":
+        if reply.call.step not in EVALUATIONS:
             self.bar.advance(self.task, self.share)
 
     def round_finished(self, record: Round) -> None:

@@ -15,6 +15,7 @@ import torch
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload, Weights, weighted_mean
+from fedkf.core.personal import Personalisation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +62,8 @@ class Algorithm:
     """Ends in one model for all; False where every client is judged by a model of its own."""
     tasks: ClassVar[tuple[str, ...]] = ()
     """The values of `data.task` that it is for; none means any."""
+    personal_models: ClassVar[bool] = False
+    """Its clients keep models of their own, which it judges as the readout "personal"."""
     uses_generator: ClassVar[bool] = False
     """Distils on generated samples, so the model's features are needed too."""
     uses_features: ClassVar[bool] = False
@@ -140,6 +143,19 @@ class Algorithm:
             model = client.task.load("student", down[name]).eval()
             counts[name] = int(correct(model, x, y).sum())
         return Payload(monitoring=counts)
+
+    def personal(self, client: Client, readouts: Payload) -> Weights:
+        """The model that the client is to use, which stays with it.
+
+        Here it makes the shared one its own, as `evaluation.personal` says.
+        """
+        shared = readouts["oca"] if "oca" in readouts else readouts["aca"]
+        return client.task.part(Personalisation).make(client, shared)
+
+    def evaluate_personal(self, client: Client, down: Payload) -> Payload:
+        """`evaluate`, with the client's own model as one more readout."""
+        own = self.personal(client, down) if len(client.data.test_labels) else down["aca"]
+        return self.evaluate(client, down.replace(personal=own))
 
     given: ClassVar[frozenset[str]] = frozenset()
     """The hyperparameters that this object was given; the others are defaults."""

@@ -16,6 +16,7 @@ from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError, disk_error
 from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload, Weights
+from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.random import GlobalStream
 from fedkf.core.samples import Samples, Sampling
 from fedkf.core.signals import ENDINGS, watched_signals
@@ -243,7 +244,7 @@ class ClientHost:
 
     def perform(self, call: Call, wire: Payload) -> Reply:
         """Run a step. What goes wrong in it is a StepFailed; our own disk's errors stop the run."""
-        if call.step not in self.algorithm.client_steps:
+        if call.step not in (*self.algorithm.client_steps, STEP):
             raise UserError(
                 f"{self.algorithm.name} has no step {call.step!r} for clients: its client_steps "
                 f"are {', '.join(self.algorithm.client_steps)}"
@@ -262,8 +263,8 @@ class ClientHost:
         with watched_signals() as signals:
             try:
                 client = Client(call.client, call.round, self.data(call.client), self.task, state)
-                down = wire if call.step == "evaluate" else self.codec.decode_down(wire)
-                if self.keeps_turns and call.step != "evaluate":
+                down = wire if call.step in EVALUATIONS else self.codec.decode_down(wire)
+                if self.keeps_turns and call.step not in EVALUATIONS:
                     client.turn = Turn.of(self.states.folder, call, wire, self.algorithm)
                 seed = self.task.streams.integer(f"global {call.step}", call.round, call.client)
                 with GlobalStream(seed, self.task.device).active():

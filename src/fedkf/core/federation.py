@@ -17,6 +17,7 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Scope
 from fedkf.core.overall import Inactive, with_global
 from fedkf.core.payload import Payload, Weights
+from fedkf.core.personal import STEP
 from fedkf.core.records import Round, Score
 from fedkf.core.server import Counts, Server
 
@@ -70,6 +71,8 @@ class Schedule:
     """How many times as many clients are asked as a round takes answers from."""
     availability: Availability | None = None
     """Who can be chosen; None means always all."""
+    personal: bool = False
+    """After the last round, clients also judge models that they made their own."""
 
 
 def active_clients(fraction: float, clients: int) -> int:
@@ -166,7 +169,7 @@ class Federation:
         clock.lap("aggregate")
         scores = None
         if last or round % self.schedule.evaluate_every == 0:
-            scores = self._evaluate(readouts)
+            scores = self._evaluate(readouts, last and self.schedule.personal)
         clock.lap("evaluate")
         after = self.ledger.bytes()
         record = Round(
@@ -240,8 +243,10 @@ class Federation:
                 means[name] = value
         return means
 
-    def _evaluate(self, readouts: Mapping[str, Weights]) -> dict[str, Score]:
-        counts = self._count(readouts)
+    def _evaluate(
+        self, readouts: Mapping[str, Weights], personal: bool = False
+    ) -> dict[str, Score]:
+        counts = self._count(readouts, personal)
         total = len(self.server.sizes)
         of = None if len(counts.clients) == total else total  # only a sample, or who answered
         scores = {}
@@ -260,12 +265,12 @@ class Federation:
         random = self.server.streams.numpy_generator("evaluation")
         return sorted(random.choice(total, wanted, replace=False).tolist())
 
-    def _count(self, readouts: Mapping[str, Weights]) -> Counts:
+    def _count(self, readouts: Mapping[str, Weights], personal: bool = False) -> Counts:
         clients = self.judges()
         down = Payload()
         for name, weights in readouts.items():
             down.add(name, weights, "weights")
-        if type(self.algorithm).evaluate is Algorithm.evaluate:
+        if type(self.algorithm).evaluate is Algorithm.evaluate and not personal:
             counts = self.server.channel.engine.evaluate(readouts, clients)
             if counts is not None:
                 # What the clients would have sent and received, had each evaluated for itself.
@@ -273,7 +278,7 @@ class Federation:
                 self.ledger.down(down, len(clients), training=False)
                 self.ledger.up(report, training=False, copies=len(clients))
                 return counts
-        replies = self.server.exchange("evaluate", clients, down)
+        replies = self.server.exchange(STEP if personal else "evaluate", clients, down)
         numbers = [upload.payload.numbers["monitoring"] for upload in replies]
         # An algorithm whose clients have models of their own may judge those too.
         judged = list(readouts)

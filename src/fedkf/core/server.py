@@ -20,6 +20,7 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.moves import measure
 from fedkf.core.payload import Payload, Weights
+from fedkf.core.personal import EVALUATIONS
 from fedkf.core.random import GlobalStream
 from fedkf.core.records import Moves, Refused
 from fedkf.core.task import Task
@@ -208,7 +209,7 @@ class Server:
         What a client wrote to its private state counts only if its upload is accepted.
         """
         self._exchanges += 1
-        training = step != "evaluate"
+        training = step not in EVALUATIONS
         states, codec, ledger = self.storage.states, self.channel.codec, self.channel.ledger
         version = f"{self.round}.{self._exchanges}"
         wanted = self._wanted if training and sorted(clients) == self.active else None
@@ -294,7 +295,7 @@ class Server:
     def _faults(self, upload: Payload, sent: Payload, step: str) -> str:
         algorithm = self.channel.algorithm
         reason = fault(upload, sent, self.task.classes)
-        if step == "evaluate":
+        if step in EVALUATIONS:
             return reason or miscounted(upload, sent)
         if algorithm is not None:
             reason = missing(upload, algorithm, step) or reason

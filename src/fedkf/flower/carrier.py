@@ -16,6 +16,7 @@ from flwr.app import ArrayRecord, Message
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import FedkfError, UserError, printable
 from fedkf.core.payload import Payload, Weights
+from fedkf.core.personal import EVALUATIONS
 from fedkf.core.server import Accept
 from fedkf.core.versions import RemoteVersions
 from fedkf.flower.messages import make_call, packed, read_payload, was_lost
@@ -63,7 +64,7 @@ class FlowerEngine:
         """Called while waiting; raises if there is nothing to wait for any more."""
 
     def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
-        training = any(call.step != "evaluate" for call in calls)
+        training = any(call.step not in EVALUATIONS for call in calls)
         need = min(self.need, len(calls)) if training else 0
         record = packed(down.to_bytes())
         largest = max(self.largest, 8 * sum(down.nbytes().values()))

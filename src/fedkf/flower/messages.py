@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
 from fedkf.core.client import Call
 from fedkf.core.payload import Payload
+from fedkf.core.personal import EVALUATIONS
 from fedkf.flower.internals import LOST
 
 
@@ -19,7 +20,7 @@ def make_call(
 ) -> Message:
     """A call for a client that a node serves; `more` goes into its head."""
     fields = {key: "" if value is None else value for key, value in asdict(call).items()}
-    kind = MessageType.EVALUATE if call.step == "evaluate" else MessageType.TRAIN
+    kind = MessageType.EVALUATE if call.step in EVALUATIONS else MessageType.TRAIN
     content = RecordDict({"call": ConfigRecord({**fields, **more}), "payload": payload})
     return Message(content, node, kind, ttl=ttl)
 

@@ -22,6 +22,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
     "generator": ("samples", "name", "width", "noise", "lr", "batch_size", "every", "reuse"),
     "engine": ("threads",),
     "transport": ("downlink", "uplink"),
+    "evaluation": ("personal", "personal_epochs"),
 }
 """The sections of a configuration that are sent, and their keys. Beside an algorithm's name go the
 hyperparameters that its class declares. No key may name a file or a program."""

@@ -18,6 +18,7 @@ from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
 from fedkf.core.objective import find
 from fedkf.core.payload import Payload, write_atomically
+from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 from fedkf.core.versions import Versions
 from fedkf.data import sources
@@ -249,7 +250,7 @@ class Host:
 
     def check(self, call: Call) -> None:
         """Refuse a call that asks for what the algorithm does not offer or a site does not have."""
-        if call.step not in self.algorithm.client_steps:
+        if call.step not in (*self.algorithm.client_steps, STEP):
             raise SiteRefusal(f"{self.algorithm.name} has no step {call.step!r}")
         if type(call.client) is not int or call.client < 0 or type(call.round) is not int:
             raise SiteRefusal("the client or the round is no number")  # they name files too
@@ -275,6 +276,6 @@ class Host:
     def released(self, call: Call, upload: Payload) -> Payload:
         """What of an upload leaves: losses only if the site's file says so."""
         allowed = {*ALWAYS_DISCLOSED, *self.site.share}
-        if call.step != "evaluate" and "losses" not in self.site.share:
+        if call.step not in EVALUATIONS and "losses" not in self.site.share:
             allowed.discard("monitoring")
         return upload.of_kinds(allowed)

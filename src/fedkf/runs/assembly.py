@@ -117,4 +117,5 @@ class Assembly:
             overall.inactive,
             settings.oversample,
             make_availability(settings, len(self.population.sizes)),
+            self.config.evaluation.personal != "none",
         )

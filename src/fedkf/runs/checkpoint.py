@@ -74,6 +74,13 @@ class CheckpointFolder:
         self._latest, self._journal_size = latest, manifest.journal
         return Saved(manifest.round, payloads, manifest.ledger, manifest.record)
 
+    def state_of(self, client: int) -> Payload | None:
+        """A client's private state as of the commit that was read, if it has one here."""
+        version = self._latest.get(STATES, {}).get(client)
+        if version is None or not self.states.here:
+            return None
+        return self.states.load(client, version)
+
     def _content(self, name: str) -> bytes:
         return (self.folder / name).read_bytes()
 

@@ -171,6 +171,11 @@ def _with_algorithm(
             "a rule of its own in place of the mean; it must be norm or none"
         )
     check_task(config, kind)
+    if config.evaluation.personal != "none" and (kind.personal_models or not kind.shared_model):
+        raise UserError(
+            f"evaluation.personal is {config.evaluation.personal!r}, but with "
+            f"{config.algorithm.name} every client has a model of its own already; it must be none"
+        )
     values = {key: getattr(made, key) for key in kind.options()}
     choice = AlgorithmChoice.model_validate({"name": config.algorithm.name, **values})
     return config.model_copy(update={"algorithm": choice})

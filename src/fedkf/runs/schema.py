@@ -242,6 +242,18 @@ class Generator(Section):
     reuse: Count = Field(1, description="steps of the model that one generated batch serves")
 
 
+class Evaluation(Section):
+    """How models are judged beyond every round's readouts."""
+
+    personal: Literal["none", "finetune", "head", "interpolate"] = Field(
+        "none",
+        description="after the last round, each client's own model: none, the shared one trained "
+        "on (finetune), its last layers only (head), or a mixture chosen on held-out training "
+        "samples (interpolate)",
+    )
+    personal_epochs: Count = Field(5, description="of local training for personal models")
+
+
 class EngineSettings(Section):
     """Where the clients' work is done; workers have no influence on results."""
 
@@ -303,6 +315,7 @@ class Config(Section):
     federation: FederationSettings = FederationSettings()
     overall: Overall = Overall()
     generator: Generator = Generator()
+    evaluation: Evaluation = Evaluation()
     engine: EngineSettings = EngineSettings()
     transport: Transport = Transport()
     output: Output = Output()

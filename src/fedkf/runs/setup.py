@@ -16,6 +16,7 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
 from fedkf.core.normalisation import normalise
 from fedkf.core.objective import Objective
+from fedkf.core.personal import Personalisation
 from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.samples import Sampling
 from fedkf.core.task import Task, Training
@@ -26,6 +27,7 @@ from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.distillation import SAMPLES, samples_for
 from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
+from fedkf.models.personal import Personal
 from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
 from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
@@ -241,7 +243,7 @@ def make_task(
     given: Objects = Objects(),  # noqa: B008
 ) -> Task:
     """The learning task that a settled configuration describes, tried out before it is used."""
-    settings, generator = config.federation, config.generator
+    settings, generator, evaluation = config.federation, config.generator, config.evaluation
     steps: int | None = None
     if settings.steps == "equal":
         held = sum(data.sizes.values())
@@ -270,7 +272,11 @@ def make_task(
             weight_decay=settings.weight_decay,
         ),
         streams=Streams(settings.seed),
-        parts=[Sampling(source, generator.batch_size, generator.reuse), generation],
+        parts=[
+            Sampling(source, generator.batch_size, generator.reuse),
+            generation,
+            Personalisation(Personal(evaluation.personal, evaluation.personal_epochs)),
+        ],
         mean=config.data.mean or (0.0,),
         std=config.data.std or (1.0,),
         device=config.engine.device,

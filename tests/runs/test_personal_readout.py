@@ -1,0 +1,133 @@
+"""The readout `personal`: in the records, in tables, and taken home."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Outcome, Settings, model_bytes
+from safetensors.torch import load_file
+
+import fedkf
+from fedkf.core.evaluation import correct
+from fedkf.runs.personal import client_models
+from fedkf.runs.store import RunFolder
+
+CLI = Callable[..., Outcome]
+
+
+@pytest.fixture
+def differing(settings: Settings) -> Settings:
+    settings["data"] |= {"alpha": 0.1, "train_fraction": 0.6, "min_samples": 6, "clients": 4}
+    settings["model"] = {"name": "mlp"}
+    return settings
+
+
+def personal(settings: Settings, method: str, epochs: int = 10) -> Settings:
+    return {**settings, "evaluation": {"personal": method, "personal_epochs": epochs}}
+
+
+@pytest.mark.parametrize("method", ["finetune", "head", "interpolate"])
+def test_the_last_round_also_judges_each_clients_own_model(
+    differing: Settings, tmp_path: Path, method: str
+) -> None:
+    out = tmp_path / "run"
+    result = fedkf.run(personal(differing, method), algorithm="fedavg", rounds=2, out=out)
+    first, last = result.history
+    assert list(first["readouts"]) == ["aca", "oca"]
+    assert list(last["readouts"]) == ["aca", "oca", "personal"]
+    assert result.summary["readouts"]["personal"]["amp"] > 0
+    assert "weights" not in json.loads((out / "ledger.json").read_text())["evaluation"]["up"]
+    # What is taken home is what was judged.
+    found, score = client_models(out), last["readouts"]["personal"]
+    for id, accuracy in zip(score["clients"], score["accuracy"], strict=True):
+        model = found.assembly.task.load("student", found.weights("personal", id)).eval()
+        held = found.data.client(id)
+        hits = correct(model, held.test_images, held.test_labels)
+        assert accuracy == int(hits.sum()) / len(hits)
+
+
+def test_shared_models_are_as_without_personal_ones_and_workers_do_not_matter(
+    differing: Settings, tmp_path: Path
+) -> None:
+    content = personal(differing, "interpolate")
+    fedkf.run(differing, algorithm="fedkf", rounds=2, out=tmp_path / "plain")
+    here = fedkf.run(content, rounds=2, out=tmp_path / "0", workers=0)
+    there = fedkf.run(content, rounds=2, out=tmp_path / "2", workers=2)
+    assert model_bytes(tmp_path / "plain") == model_bytes(tmp_path / "0")
+    assert here.history[-1]["readouts"] == there.history[-1]["readouts"]
+
+
+def test_a_longer_run_goes_on_as_if_there_had_been_no_personal_models(
+    differing: Settings, tmp_path: Path
+) -> None:
+    content = personal(differing, "finetune", 2)
+    fedkf.run(content, rounds=1, out=tmp_path / "a")
+    fedkf.run(content, rounds=2, out=tmp_path / "a", resume=True)
+    fedkf.run(content, rounds=2, out=tmp_path / "b")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    last = [RunFolder(tmp_path / name).rounds()[-1]["readouts"] for name in "ab"]
+    assert last[0] == last[1]
+
+
+@pytest.mark.parametrize("algorithm", ["ditto", "pfedme", "perfedavg", "local"])
+def test_algorithms_whose_clients_have_models_keep_to_those(
+    differing: Settings, tmp_path: Path, algorithm: str
+) -> None:
+    with pytest.raises(fedkf.UserError, match="a model of its own already; it must be none"):
+        fedkf.run(personal(differing, "head"), algorithm=algorithm)
+    result = fedkf.run(differing, algorithm=algorithm, rounds=1, fraction=1.0, out=tmp_path)
+    found, last = client_models(tmp_path), result.history[-1]["readouts"]
+    score = last["personal"] if "personal" in last else last["aca"]
+    for id, accuracy in zip(score["clients"], score["accuracy"], strict=True):
+        model = found.assembly.task.load("student", found.weights("personal", id)).eval()
+        held = found.data.client(id)
+        hits = correct(model, held.test_images, held.test_labels)
+        assert accuracy == int(hits.sum()) / len(hits)
+
+
+def test_a_clients_model_is_exported_by_its_name(
+    differing: Settings, tmp_path: Path, cli: CLI
+) -> None:
+    run = tmp_path / "run"
+    fedkf.run(personal(differing, "finetune"), algorithm="fedavg", rounds=1, out=run)
+    options = ["--readout", "personal", "--format", "safetensors"]
+    shown = cli("export", run, *options, "--client", "client 2")
+    assert shown.code == 0
+    home = run / "export"
+    assert shown.out.split()[0].endswith("personal-client_2.safetensors")
+    model = fedkf.personal_model(run, "client 2")
+    exported = load_file(home / "personal-client_2.safetensors")
+    assert all(torch.equal(exported[k], w) for k, w in model.model.state_dict().items())
+    again = fedkf.load(home, "personal-client_2")
+    assert torch.equal(again(torch.ones(1, 1, 16, 16)), model(torch.ones(1, 1, 16, 16)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["--readout", "personal"],
+            "a personal model is one client's: name it, such as 'client 0'",
+        ),
+        (["--readout", "personal", "--client", "client 9"], "has no client 'client 9'"),
+        (["--client", "client 0"], "--client goes with --readout personal"),
+    ],
+)
+def test_what_cannot_be_exported_is_told_in_a_sentence(
+    differing: Settings, tmp_path: Path, cli: CLI, arguments: list[str], words: str
+) -> None:
+    run = tmp_path / "run"
+    fedkf.run(personal(differing, "head", 1), algorithm="fedavg", rounds=1, out=run)
+    code, out, err = cli("export", run, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_a_run_without_personal_models_says_so(three_runs: Path, cli: CLI) -> None:
+    told = cli("export", three_runs / "fedavg", "--readout", "personal", "--client", "client 0")
+    assert told.code == 2
+    assert "evaluation.personal was none" in told.err
