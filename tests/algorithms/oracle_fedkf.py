@@ -150,3 +150,53 @@ class Run:
         if fixed:
             made.load_state_dict(kept)  # what a client does to the server's generator stays there
         return copy(student)
+
+
+class PlusRun(Run):
+    """FedKF+ with generated samples only: a pool a turn, and the not-true loss on own samples."""
+
+    def __init__(self, world: World, rules: Rules, beta: float, pool: int) -> None:
+        super().__init__(world, rules)
+        self.beta, self.pool = beta, pool
+
+    def client(self, t: int, k: int, w: State, taught: State) -> State:
+        world, rules = self.world, self.rules
+        if self.plain(t):
+            return world.train(w, world.batches(t, k))
+        student: Any = world.model(w)
+        teacher: Any = world.model(taught).eval().requires_grad_(False)
+        inputs, soft = self.filled(t, k, teacher)
+        velocity, served = list[Tensor](), len(inputs) // world.batch
+        for number, (x, y) in enumerate(world.batches(t, k)):
+            span = slice(number % served * world.batch, (number % served + 1) * world.batch)
+            logits = student(x)
+            hold_statistics(student, True)
+            loss = rules.gamma * kl(soft[span], student(inputs[span]))
+            hold_statistics(student, False)
+            loss = loss + F.cross_entropy(logits, y)
+            # The true class is left out by a logit that makes its probability nothing.
+            gone = F.one_hot(y, world.classes) * -1e9
+            loss = loss + self.beta * kl((teacher(x) + gone).softmax(1), logits + gone)
+            gradients = torch.autograd.grad(loss, list(student.parameters()))
+            velocity = gathered(world.momentum, velocity, gradients)
+            with torch.no_grad():
+                for p, v in zip(student.parameters(), velocity, strict=True):
+                    p.sub_(world.lr * v)
+        return copy(student)
+
+    def filled(self, t: int, k: int, teacher: Any) -> tuple[Tensor, Tensor]:
+        """A step of the generator on eight samples for two of the model's, then the pool."""
+        made, adam = self.generator(k)
+        random = self.world.random("generator noise", t, k)
+
+        def noise(count: int) -> Tensor:
+            return torch.randn(count, NOISE, generator=random, dtype=torch.float64)
+
+        for _ in range(0, len(self.world.batches(t, k)), 2):
+            adam.zero_grad()
+            self.rules.generator_loss(teacher, made(noise(8))).backward()
+            adam.step()
+        size = min(self.pool, len(self.world.batches(t, k)) * self.world.batch)
+        order = torch.randperm(size, generator=self.world.random("pool", t, k))
+        inputs = made(noise(size)).detach()[order]
+        return inputs, teacher(inputs).softmax(1)

@@ -24,7 +24,7 @@ TOGETHER = {"fedavgm": "fedopt", "fedadam": "fedopt", "fedyogi": "fedopt", "fedk
 
 
 def file_of(name: str) -> str:
-    return TOGETHER.get(name, name).replace("-", "_")
+    return TOGETHER.get(name, name).replace("-", "_").replace("+", "_plus")
 
 
 @pytest.mark.parametrize("name", sorted(LIMITS))

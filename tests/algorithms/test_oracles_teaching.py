@@ -124,6 +124,27 @@ def test_fedkf(variant: str, norm: bool) -> None:
         same([ours["generator"]], [dict(made.state_dict())])
 
 
+@pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch norm"])
+def test_fedkf_plus(norm: bool) -> None:
+    rules = oracle_fedkf.Rules(released=True)
+    world = networks(norm=norm, momentum=0.3, more=GENERATION)
+    ours = algorithms.get("fedkf+")(
+        gamma=rules.gamma,
+        lambda1=rules.lambda1,
+        lambda2=rules.lambda2,
+        beta=0.6,
+        pool=10,
+        warped=0.0,
+        generator_every=2,
+        generator_batch=8,
+    )
+    oracle = oracle_fedkf.PlusRun(world, rules, beta=0.6, pool=10)
+    trace = agree(world, ours, oracle.models())
+    same(trace.overall[1:], oracle.overall)
+    for k, (made, _) in oracle.generators.items():
+        same([trace.kept[-1][k]["generator"]], [dict(made.state_dict())])
+
+
 def test_distillation_changes_what_a_client_learns() -> None:
     """So that the oracles above are not all FedAvg."""
     world = networks(more=GENERATION)

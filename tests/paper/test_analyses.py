@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fedkf.paper import analyses, speed
+from fedkf.paper.pace import Pace
 from fedkf.paper.scales import choose
 from fedkf.runs.collect import Group
 from fedkf.runs.config import read, resolve
@@ -88,6 +89,9 @@ def test_a_target_that_is_never_reached_is_more_than_all_rounds(tmp_path: Path) 
     (time,) = speed.time_to_target(groups, SCALE)
     assert time.rows["FedProx (ACA)"][0].text == "> 8.0"
     assert time.rows["FedAvg (ACA)"][0].values == (5.0,)
+    measured = Pace({("digits", "fedavg"): 0.25}, load=0.0, workers=2)
+    (time,) = speed.time_to_target(groups, SCALE, measured)
+    assert time.rows["FedAvg (ACA)"][0].values == (0.5,)
     (data,) = speed.bytes_to_target(groups, SCALE)
     assert data.rows["FedAvg (ACA)"][0].values == (8.0,)
 

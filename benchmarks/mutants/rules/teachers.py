@@ -279,4 +279,36 @@ MODULES = {
             ),
         ],
     ),
+    "fedkf+": Rules(
+        "algorithms/fedkf_plus.py",
+        oracles("plus", "tests/algorithms/test_fedkf_plus.py", teaching=True),
+        [
+            ("distils the same batch always", "pool.at(client.steps)", "pool.at(0)"),
+            ("γ ignored", "+ self.gamma * kl", "+ kl"),
+            ("β ignored", "+ self.beta * kept", "+ kept"),
+            (
+                "the true class is taught, too",
+                "without(logits_of(teacher, data.images), data.labels).softmax(1)",
+                "without(logits_of(teacher, data.images), data.labels * 0).softmax(1)",
+            ),
+            ("another sample's word", "taught[index]", "taught[index.flip(0)]"),
+            ("a generator that does not learn", "self.train(client, source, teacher)", "pass"),
+            ("one step of the generator", "math.ceil(client.planned / self.generator_every)", "1"),
+            ("the generator is forgotten", "client.state = source.state()", "pass"),
+            ("generated samples move the statistics", "with client.aside():", "if True:"),
+            ("warped samples left out", "if warped:", "if False:"),
+        ],
+    ),
+    "pool": Rules(
+        "distillation/pool.py",
+        oracles("plus", "tests/algorithms/test_fedkf_plus.py", teaching=True),
+        [
+            ("not shuffled", "self.inputs = together[order]", "self.inputs = together"),
+            ("logits in place of probabilities", "self.inputs).softmax(1)", "self.inputs)"),
+            ("only the first batch", "step % self.batches * self.batch", "0 * self.batch"),
+            ("batches overlap", "step % self.batches * self.batch", "step % self.batches"),
+            ("too few are drawn", "< count:", "< 0:"),
+            ("too many are drawn", "torch.cat(parts)[:count]", "torch.cat(parts)"),
+        ],
+    ),
 }

@@ -12,6 +12,7 @@ ALGORITHMS = {
     "qffl": "q-FFL",
     "fedkf-": "FedKF-",
     "fedkf": "FedKF",
+    "fedkf+": "FedKF+",
     "fedkf-server": "FedKF-server",
     "scaffold": "SCAFFOLD",
     "fednova": "FedNova",

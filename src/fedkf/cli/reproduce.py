@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedkf.runs.sweep import Failure
 
 DISTILLATION = "distillation"
+TIMED = "time-to-target"
 STEPS = {
     "smoke": {"steps": 400, "teacher_epochs": 8, "batch_size": 64, "width": 16},
     "small": {"width": 16},
@@ -87,8 +88,19 @@ def reproduce(
         say(f"{len(finished)} of {len(plans)} runs are there")
     else:
         finished, failures = run_plans(plans, folder, jobs, records, quiet)
+        if what == TIMED and not failures:
+            measure_pace(plans, folder, quiet)
     show_results(what, gather(plans, finished), chosen, folder)
     raise_failures(failures, folder)
+
+
+def measure_pace(plans: Sequence[Plan], folder: Path, quiet: bool) -> None:
+    """What a round of each method takes here, for the tables of time."""
+    from fedkf.cli.interruption import interruptible
+    from fedkf.paper.pace import measure
+
+    with interruptible(f"stopped; the runs are finished, their times not measured ({folder})"):
+        measure(plans, folder, (lambda text: None) if quiet else say)
 
 
 def reproducible() -> dict[str, str]:

@@ -21,7 +21,7 @@ from fedkf.cli.options import (
     resolve,
     run_folder,
 )
-from fedkf.cli.tables import gain_table, results_table
+from fedkf.cli.tables import cost_table, gain_table, results_table
 
 if TYPE_CHECKING:
     from fedkf.runs.schema import Config
@@ -59,6 +59,7 @@ def run(
         typer.echo(json.dumps(summary))
         return
     out.print(results_table({summary["algorithm"]: summary}))
+    show_cost(folder)
     show_gain(folder)
     show(f"files: {folder}")
 
@@ -79,6 +80,15 @@ def run_with_progress(
     sentence = f"stopped; nothing that was finished is lost, {advice} ({folder})"
     with interruptible(sentence), progress:
         return execute(config, folder, resume, [progress], say=progress.say).summary
+
+
+def show_cost(folder: Path) -> None:
+    """After a run: accuracy against the time and the bytes that it took."""
+    from fedkf.runs.store import RunFolder
+
+    made = cost_table(RunFolder(folder).rounds())
+    if made is not None:
+        out.print(made)
 
 
 def show_gain(folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -11,7 +12,10 @@ from rich.table import Table
 from fedkf.metrics import METRICS
 
 if TYPE_CHECKING:
+    from fedkf.core.records import Round
     from fedkf.runs.comparison import Gain
+
+MILESTONES = 5
 
 
 def table(title: str, *columns: str) -> Table:
@@ -52,6 +56,31 @@ def results_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
             numbers = [metric.show(score.get(metric.name)) for metric in METRICS.values()]
             part = f" ({score['judged']} of {score['of']} clients)" if "of" in score else ""
             made.add_row(name, readout.upper() + part, *numbers)
+    return made
+
+
+def cost_table(rounds: Sequence[Round]) -> Table | None:
+    """AMP on the way against what it had taken: rounds, time and megabytes sent both ways.
+
+    None for a run that was evaluated once: the way is not known.
+    """
+    seconds, megabytes, rows = 0.0, 0.0, []
+    for record in rounds:
+        seconds += record.seconds.get("total", 0)
+        megabytes += sum(record.bytes.values()) / 1e6
+        if record.readouts:
+            values = [score["amp"] for score in record.readouts.values()]
+            rows.append((record.round, seconds, megabytes, values))
+    if len(rows) < 2:
+        return None
+    metric, readouts = METRICS["amp"], [r for r in rounds if r.readouts][-1].readouts or {}
+    heads = [f"{metric.label} {readout.upper()} %" for readout in readouts]
+    made = table("on the way", "round", "time", "MB sent", *heads)
+    count = min(MILESTONES, len(rows))
+    for k in range(1, count + 1):
+        round, spent, sent, values = rows[k * len(rows) // count - 1]
+        cells = [metric.show(value) for value in values]
+        made.add_row(str(round), str(timedelta(seconds=int(spent))), f"{sent:.1f}", *cells)
     return made
 
 

@@ -82,7 +82,7 @@ class Client:
         """The local model, set to `weights`, in training mode, with a new SGD optimizer."""
         training = self.task.training
         self.model = self.task.load("student", weights).train()
-        self._normalises_batches = any(
+        self.normalises_batches = any(
             isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules()
         )
         self.optimizer = torch.optim.SGD(
@@ -94,6 +94,13 @@ class Client:
         )
         return self.model
 
+    @property
+    def planned(self) -> int:
+        """How many batches this turn has, those included that a model with batch norm skips."""
+        training = self.task.training
+        epoch = training.steps_per_epoch or math.ceil(self.size / training.batch_size)
+        return training.local_epochs * epoch
+
     def batches(
         self, purpose: str = "batches", own: bool = False
     ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -101,6 +108,12 @@ class Client:
 
         Another purpose gives other batches, for algorithms that need several at a time. `own` are
         the client's own batches, whatever number of steps the run prescribes.
+        """
+        for index in self.indices(purpose, own):
+            yield self.data.images[index], self.data.labels[index]
+
+    def indices(self, purpose: str = "batches", own: bool = False) -> Iterator[Tensor]:
+        """The same batches as the numbers of their samples, for what is known of each sample.
 
         Batch normalisation cannot train on a single sample: a model that has it passes over such a
         batch, and a client with nothing else repeats its sample.
@@ -115,11 +128,11 @@ class Client:
         for number, index in enumerate(itertools.islice(indices, done, None), done):
             if turn is not None and number > done and number % epoch == 0:
                 turn.keep(self, number)
-            if len(index) == 1 and self._normalises_batches:
+            if len(index) == 1 and self.normalises_batches:
                 if self.size > 1:
                     continue
                 index = index.repeat(2)
-            yield self.data.images[index], self.data.labels[index]
+            yield index
         if turn is not None and done < training.local_epochs * epoch:
             turn.keep(self, training.local_epochs * epoch)
 

@@ -43,7 +43,7 @@ class Samples:
         client.source = self
 
     def draw(self) -> Tensor:
-        """A batch of inputs, normalised as the data is."""
+        """A batch of `count` inputs, normalised as the data is."""
         raise NotImplementedError
 
     def learn(self, loss: Tensor) -> None:

@@ -49,11 +49,11 @@ class GeneratedSamples(Samples):
         # Batches are normalised by their own statistics, whether it learns from them or not.
         self.generator = client.task.load("generator", weights, settings.make).train()
         self.random = client.random("generator noise")
-        self.size, self.device = (self.count, settings.noise), client.task.device
+        self.noise, self.device = settings.noise, client.task.device
         self.dtype = next(self.generator.parameters()).dtype
 
     def draw(self) -> Tensor:
-        noise = torch.randn(self.size, generator=self.random)
+        noise = torch.randn((self.count, self.noise), generator=self.random)
         samples: Tensor = self.generator(noise.to(self.device, self.dtype))
         return samples
 

@@ -6,16 +6,20 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fedkf.charts.labels import algorithm_label
 from fedkf.paper import published
 from fedkf.paper.analyses import by_config, named
 from fedkf.paper.grid import ROW, solution
+from fedkf.paper.pace import Pace
 from fedkf.paper.published import DATA, Published, Reached
 from fedkf.paper.scales import STANDS_FOR, Scale
 from fedkf.paper.tables import Cell, Column, ResultTable
 from fedkf.runs.collect import READOUTS, Group
 from fedkf.runs.suite import Finished
+
+AS_THEY_RAN = "Times are those of the runs, whatever else the machine did meanwhile."
 
 
 def first_round(run: Finished, readout: str, target: float) -> int | None:
@@ -47,6 +51,7 @@ class Cost:
     digits: int
     amount: Callable[[Finished, int], float]
     published: Mapping[tuple[str, str, str], Reached]
+    note: str = ""
 
 
 def to_target(cost: Cost, groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
@@ -79,6 +84,7 @@ def to_target(cost: Cost, groups: Sequence[Group], scale: Scale) -> list[ResultT
             "To the AMP that FedAvg (ACA) has after its last round, with the same seed; the rule "
             "is the same for FedAvg, which may have been there before.",
             scale.differs() if claimed else scale.about,
+            *([cost.note] if cost.note else []),
         ]
         where = named(config) if claimed else DATA.get(config, config)
         title = f"{cost.name} to FedAvg's AMP on {where}, α = 0.1"
@@ -123,13 +129,32 @@ def rounds_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]
     return to_target(Cost("rounds", "", 0, lambda run, rounds: rounds, claimed), groups, scale)
 
 
-def time_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
-    """Seconds, every round of a run taken to last as long as its mean; beside the paper's."""
+def time_to_target(
+    groups: Sequence[Group], scale: Scale, pace: Pace | None = None
+) -> list[ResultTable]:
+    """Seconds, beside the paper's. A round lasts as long as was measured for its method.
+
+    Without such a measurement every round of a run is taken to last as long as its mean.
+    """
+    note = pace.about() if pace else AS_THEY_RAN
+    lasts = round_times(groups, pace)
 
     def spent(run: Finished, rounds: int) -> float:
-        return rounds * seconds(run) / run.summary.rounds
+        return rounds * lasts.get(run.path, seconds(run) / run.summary.rounds)
 
-    return to_target(Cost("time", "s", 1, spent, published.time_to_target()), groups, scale)
+    return to_target(Cost("time", "s", 1, spent, published.time_to_target(), note), groups, scale)
+
+
+def round_times(groups: Sequence[Group], pace: Pace | None) -> dict[Path, float]:
+    """What a round of each run lasts by measurement, where its method was measured."""
+    if pace is None:
+        return {}
+    known = {}
+    for group in groups:
+        key = str(group.point.get("config")), str(group.point[ROW])
+        if key in pace.seconds:
+            known |= {run.path: pace.seconds[key] for run in group.runs}
+    return known
 
 
 def bytes_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:

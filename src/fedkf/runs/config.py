@@ -111,6 +111,9 @@ def resolve(
     if not isinstance(name, str):
         raise UserError(f"algorithm.name is {shown(name)}; it must be a text")
     if isinstance(own := per_algorithm.get(name, {}), dict):
+        # Beside its hyperparameters an algorithm may have settings elsewhere: `generator.preset`.
+        overrides = {**{k: v for k, v in own.items() if "." in k}, **overrides}
+        own = {k: v for k, v in own.items() if "." not in k}
         given["algorithm"] = {**own, **given["algorithm"]}
     if "generator.preset" in overrides:  # another preset: what the file says in its place goes
         own = _section(given, "generator")

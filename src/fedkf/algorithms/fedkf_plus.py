@@ -1,0 +1,129 @@
+"""FedKF+: FedKF with cheap steps, better samples and a student that forgets less.
+
+The teacher is fixed during a client's turn. So its word is taken once: on a pool of samples, some
+from the client's generator and some warped from its own, and on the client's own samples, where its
+view of the classes that are not true is kept. What is left of distillation in a step of the model
+is a pass over a few samples more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from fedkf.algorithms.fedkf import FedKF
+from fedkf.algorithms.fedntd import without
+from fedkf.core.algorithm import option
+from fedkf.core.errors import UserError
+from fedkf.core.payload import Payload
+from fedkf.distillation.losses import judge, kl_loss
+from fedkf.distillation.pool import Pool, drawn, logits_of
+from fedkf.distillation.samples import Warp
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedkf.core.client import Client
+    from fedkf.core.samples import Samples
+
+
+@dataclass(frozen=True)
+class FedKFPlus(FedKF):
+    """L_CE + γ KL on the pool + β KL over the classes that are not true on own samples."""
+
+    name: ClassVar[str] = "fedkf+"
+    continues: ClassVar[bool] = True
+    fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    beta: float = option(1.0, "β, weight of the not-true loss on own samples", at_least=0)
+    pool: int = option(512, "samples that a turn distils on, or fewer if it is short", at_least=1)
+    warped: float = option(0.5, "share of the pool warped from own samples", at_least=0, at_most=1)
+    generator_every: int = option(9, "steps of the model for one of the generator", at_least=1)
+    generator_batch: int = option(64, "samples of a step of the generator", at_least=2)
+    first_round: str = option(
+        "plain",
+        "in round 1 distil from w⁰, or train on local data only",
+        choices=("distil", "plain"),
+    )
+    resample: bool = option(False, "always false: the pool is drawn when the generator has learned")
+    entropy: str = option(
+        "scaled", "Σ p log p, or 1 + Σ p log p / log C", choices=("sum", "scaled")
+    )
+    activation: str = option("mean", "the feature's l1 norm, or its mean", choices=("sum", "mean"))
+    adversarial: bool = option(False, "always false: the pool is there before the model moves")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("resample", "adversarial"):
+            if getattr(self, name):
+                raise UserError(
+                    f"algorithm.{name} is True; fedkf+ makes its samples before the model's first "
+                    "step, so it must be false"
+                )
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        if self._plain(client.round):
+            return super().local_update(client, down)
+        student, data = client.start(down["weights"]), client.data
+        teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])
+        pool = self.make_pool(client, teacher) if self.gamma else None
+        if self.beta:
+            taught = without(logits_of(teacher, data.images), data.labels).softmax(1)
+        for index in client.indices():
+            x, y = data.images[index], data.labels[index]
+            if pool is None:
+                logits = student(x)
+                loss = client.task.loss(logits, y)
+            else:
+                fake, soft = pool.at(client.steps)
+                logits, said = both(client, x, fake)
+                kl = kl_loss(soft, said)
+                loss = client.task.loss(logits, y) + self.gamma * kl
+                client.log(kl=kl)
+            if self.beta:
+                kept = kl_loss(taught[index], without(logits, y))
+                loss = loss + self.beta * kept
+                client.log(not_true=kept)
+            client.step(loss)
+        return client.upload()
+
+    def make_pool(self, client: Client, teacher: nn.Module) -> Pool:
+        """What the whole turn distils on: the client's own samples, warped, and generated ones."""
+        random, parts = client.random("pool"), []
+        source: Samples = Warp(client) if self.warped else self.samples(client, Payload())
+        batch = source.count
+        size = min(self.pool, client.planned * batch)
+        if warped := round(self.warped * size):
+            parts.append(drawn(source, warped))
+        if warped < size:
+            source = self.samples(client, Payload()) if self.warped else source
+            self.train(client, source, teacher)
+            parts.append(drawn(source, size - warped))
+            client.state = source.state()
+        return Pool(parts, teacher, batch, random)
+
+    def train(self, client: Client, samples: Samples, teacher: nn.Module) -> None:
+        """The generator's steps of this turn, for samples that learn."""
+        samples.count = self.generator_batch
+        for _ in range(math.ceil(client.planned / self.generator_every)):
+            fake = samples.draw()
+            if not fake.requires_grad:
+                return
+            self.train_generator(client, samples, fake, *judge(teacher, fake))
+
+
+def both(client: Client, x: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
+    """The local model's logits of its own batch and of generated samples.
+
+    In one pass, unless batches are normalised: then the generated ones leave no trace.
+    """
+    if client.normalises_batches:
+        logits = client.model(x)
+        with client.aside():
+            return logits, client.model(fake)
+    together: Tensor = client.model(torch.cat([x, fake]))
+    return together[: len(x)], together[len(x) :]

@@ -1,0 +1,104 @@
+"""FedKF+: what its pool holds, when it is FedAvg or FedNTD, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from checks import Normed, is_fedavg, refuses, survives
+from conftest import Outcome, Settings
+from torch import nn
+
+import fedkf
+from fedkf.algorithms.fedkf_plus import FedKFPlus
+from fedkf.core.samples import Samples
+from fedkf.distillation.pool import Pool, drawn, logits_of
+from fedkf.runs.config import read, resolve
+
+
+@pytest.mark.parametrize("model", [None, Normed], ids=["plain", "batch norm"])
+def test_without_its_two_terms_it_is_fedavg_byte_for_byte(
+    settings: Settings, tmp_path: Path, model: Callable[..., nn.Module] | None
+) -> None:
+    is_fedavg(settings, tmp_path, "fedkf+", model, gamma=0.0, beta=0.0)
+
+
+def test_without_a_pool_and_taught_by_the_model_that_came_down_it_is_fedntd(
+    settings: Settings,
+) -> None:
+    """Up to rounding: the teacher's word is taken once instead of batch by batch."""
+    options: Settings = {"gamma": 0.0, "beta": 0.7, "teacher": "aca", "first_round": "distil"}
+    ours = fedkf.run(settings, algorithm="fedkf+", rounds=2, **options)
+    theirs = fedkf.run(settings, algorithm="fedntd", rounds=2, beta=0.7)
+    plain = fedkf.run(settings, algorithm="fedavg", rounds=2)
+    a, b, c = (r.models["aca"].state_dict() for r in (ours, theirs, plain))
+    assert all(torch.allclose(a[name], b[name], atol=1e-5) for name in a)
+    assert not all(torch.allclose(a[name], c[name], atol=1e-5) for name in a)
+
+
+@pytest.mark.parametrize("model", [None, Normed], ids=["plain", "batch norm"])
+def test_workers_and_a_kill_change_nothing(
+    settings: Settings, tmp_path: Path, model: Callable[..., nn.Module] | None
+) -> None:
+    result = survives(settings, tmp_path, "fedkf+", model, pool=32, generator_batch=8)
+    assert {"kl", "not_true", "generator"} <= set(result.history[-1]["losses"])
+
+
+def test_warped_samples_alone_need_no_generator(settings: Settings, tmp_path: Path) -> None:
+    result = fedkf.run(settings, algorithm="fedkf+", rounds=2, warped=1.0, out=tmp_path)
+    assert "kl" in result.history[-1]["losses"]
+    assert "generator" not in result.history[-1]["losses"]
+    assert not list((tmp_path / "checkpoint" / "clients").iterdir())
+
+
+class Counter(Samples):
+    """0, 1, 2, …, three at a time whatever is asked for."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def draw(self) -> torch.Tensor:
+        self.next += 3
+        return torch.arange(self.next - 3.0, self.next)[:, None]
+
+
+def test_as_many_are_drawn_as_are_asked_for() -> None:
+    assert drawn(Counter(), 7).flatten().tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_pool_serves_every_sample_once_before_any_again() -> None:
+    teacher = nn.Linear(1, 2)
+    parts = [torch.arange(4.0)[:, None], torch.arange(4.0, 9.0)[:, None]]
+    pool = Pool(parts, teacher, 2, torch.Generator().manual_seed(0))
+    first = [pool.at(step) for step in range(4)]
+    served = torch.cat([x for x, _ in first]).flatten().tolist()
+    assert len(set(served)) == 8
+    assert served != sorted(served)
+    for step, (x, soft) in enumerate(first):
+        assert torch.equal(pool.at(step + 4)[0], x)
+        assert torch.equal(soft, logits_of(teacher, x).softmax(1))
+
+
+def test_a_small_pool_is_one_batch() -> None:
+    pool = Pool([torch.ones(3, 1)], nn.Linear(1, 2), 16, torch.Generator())
+    assert [len(pool.at(step)[0]) for step in range(3)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("name", ["resample", "adversarial"])
+def test_what_needs_samples_made_step_by_step_is_refused(name: str) -> None:
+    with pytest.raises(fedkf.UserError, match=f"algorithm.{name} is True"):
+        FedKFPlus(**{name: True})
+
+
+def test_shares_beyond_one_are_refused(cli: Callable[..., Outcome]) -> None:
+    refuses(cli, "fedkf+", "warped", 1.5, "at most 1")
+
+
+def test_the_papers_presets_give_it_a_small_generator() -> None:
+    content, _ = read("letters")
+    ours, theirs = (resolve(content, {"algorithm.name": name}) for name in ("fedkf+", "fedkf"))
+    assert (ours.generator.width, theirs.generator.width) == (16, 128)
+    wanted = resolve(content, {"algorithm.name": "fedkf+", "generator.preset": "paper"})
+    assert wanted.generator.width == 128
