@@ -20,15 +20,14 @@ from fedkf.algorithms.fedntd import without
 from fedkf.core.algorithm import option
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
+from fedkf.core.samples import Samples, Sampling
 from fedkf.distillation.losses import judge, kl_loss
-from fedkf.distillation.pool import Pool, drawn, logits_of
-from fedkf.distillation.samples import Warp
+from fedkf.distillation.pool import Pool, drawn, outputs_of, warps
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedkf.core.client import Client
-    from fedkf.core.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -68,24 +67,23 @@ class FedKFPlus(FedKF):
     def local_update(self, client: Client, down: Payload) -> Payload:
         if self._plain(client.round):
             return super().local_update(client, down)
-        student, data = client.start(down["weights"]), client.data
+        client.start(down["weights"])
         teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])
         pool = self.make_pool(client, teacher) if self.gamma else None
-        if self.beta:
-            taught = without(logits_of(teacher, data.images), data.labels).softmax(1)
+        own = not_true(client, teacher) if self.beta else None
         for index in client.indices():
-            x, y = data.images[index], data.labels[index]
+            x, y = client.data.images[index], client.data.labels[index]
             if pool is None:
-                logits = student(x)
-                loss = client.task.loss(logits, y)
+                outputs = client.model(x)
+                loss = client.task.loss(outputs, y)
             else:
-                fake, soft = pool.at(client.steps)
-                logits, said = both(client, x, fake)
-                kl = kl_loss(soft, said)
-                loss = client.task.loss(logits, y) + self.gamma * kl
+                fake, taught = pool.at(client.steps)
+                outputs, said = both(client, x, fake)
+                kl = client.task.objective.distil(taught, said)
+                loss = client.task.loss(outputs, y) + self.gamma * kl
                 client.log(kl=kl)
-            if self.beta:
-                kept = kl_loss(taught[index], without(logits, y))
+            if own is not None:
+                kept = kl_loss(own[index], without(outputs, y))
                 loss = loss + self.beta * kept
                 client.log(not_true=kept)
             client.step(loss)
@@ -93,18 +91,17 @@ class FedKFPlus(FedKF):
 
     def make_pool(self, client: Client, teacher: nn.Module) -> Pool:
         """What the whole turn distils on: the client's own samples, warped, and generated ones."""
-        random, parts = client.random("pool"), []
-        source: Samples = Warp(client) if self.warped else self.samples(client, Payload())
-        batch = source.count
-        size = min(self.pool, client.planned * batch)
-        if warped := round(self.warped * size):
-            parts.append(drawn(source, warped))
+        random, count = client.random("pool"), client.task.part(Sampling).count(client.task)
+        size = min(self.pool, client.planned * count)
+        warped, parts = round(self.warped * size), []
+        if warped:
+            parts.append(drawn(warps(client), warped))
         if warped < size:
-            source = self.samples(client, Payload()) if self.warped else source
-            self.train(client, source, teacher)
-            parts.append(drawn(source, size - warped))
-            client.state = source.state()
-        return Pool(parts, teacher, batch, random)
+            samples = self.samples(client, Payload())
+            self.train(client, samples, teacher)
+            parts.append(drawn(samples, size - warped))
+            client.state = samples.state()
+        return Pool(parts, teacher, count, random)
 
     def train(self, client: Client, samples: Samples, teacher: nn.Module) -> None:
         """The generator's steps of this turn, for samples that learn."""
@@ -114,6 +111,17 @@ class FedKFPlus(FedKF):
             if not fake.requires_grad:
                 return
             self.train_generator(client, samples, fake, *judge(teacher, fake))
+
+
+def not_true(client: Client, teacher: nn.Module) -> Tensor | None:
+    """The teacher's view of the classes that are not true, for every sample of the client's own.
+
+    None where there are no three classes: nothing is left to have a view of.
+    """
+    data = client.data
+    if client.task.outputs < 3:
+        return None
+    return without(outputs_of(teacher, data.images), data.labels).softmax(1)
 
 
 def both(client: Client, x: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fedkf.core.client import Client
+    from fedkf.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Sampling:
     source: Callable[[Client], Samples]
     batch_size: int | None = None  # that of the data where it is None
     reuse: int = 1
+
+    def count(self, task: Task) -> int:
+        """Samples of a batch."""
+        return self.batch_size or task.training.batch_size
 
 
 class Samples:
@@ -38,7 +43,7 @@ class Samples:
 
     def __init__(self, client: Client) -> None:
         settings = client.task.part(Sampling)
-        self.count = settings.batch_size or client.task.training.batch_size
+        self.count = settings.count(client.task)
         self.reuse = settings.reuse
         client.source = self
 
