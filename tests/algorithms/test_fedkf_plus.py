@@ -42,7 +42,7 @@ def test_without_a_pool_and_taught_by_the_model_that_came_down_it_is_fedntd(
 def test_workers_and_a_kill_change_nothing(
     settings: Settings, tmp_path: Path, model: Callable[..., nn.Module] | None
 ) -> None:
-    result = survives(settings, tmp_path, "fedkf+", model, pool=32, generator_batch=8)
+    result = survives(settings, tmp_path, "fedkf+", model, pool=32)
     assert {"kl", "not_true", "generator"} <= set(result.history[-1]["losses"])
 
 
@@ -89,7 +89,7 @@ def test_a_small_pool_is_one_batch() -> None:
 @pytest.mark.parametrize("name", ["resample", "adversarial"])
 def test_what_needs_samples_made_step_by_step_is_refused(name: str) -> None:
     with pytest.raises(fedkf.UserError, match=f"algorithm.{name} is True"):
-        FedKFPlus(**{name: True})
+        FedKFPlus.create({name: True})
 
 
 def test_shares_beyond_one_are_refused(cli: Callable[..., Outcome]) -> None:

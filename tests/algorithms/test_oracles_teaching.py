@@ -136,7 +136,7 @@ def test_fedkf_plus(norm: bool) -> None:
         pool=10,
         warped=0.0,
         generator_every=2,
-        generator_batch=8,
+        generator_batch=2,
     )
     oracle = oracle_fedkf.PlusRun(world, rules, beta=0.6, pool=10)
     trace = agree(world, ours, oracle.models())

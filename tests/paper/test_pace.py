@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedkf.paper import pace, speed
+from fedkf.paper.grid import ROW
 from fedkf.paper.pace import Pace, measure, read
 from fedkf.paper.scales import SCALES, main_plans
 from fedkf.runs.collect import Group
@@ -48,7 +49,7 @@ def test_a_busy_machine_is_said() -> None:
 
 
 def test_without_a_measurement_the_table_says_whose_times_they_are() -> None:
-    groups = [Group({"config": "digits", speed.ROW: "fedavg"}, [])]
+    groups = [Group({"config": "digits", ROW: "fedavg"}, [])]
     (table,) = speed.time_to_target(groups, SCALE)
     assert speed.AS_THEY_RAN in table.notes
     (table,) = speed.time_to_target(groups, SCALE, Pace({}, 0.0, 2))

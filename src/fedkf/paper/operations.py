@@ -70,7 +70,7 @@ class Passes:
         """The same work on a client, with its passes counted."""
 
         def counted(client: Client, down: Payload) -> Payload:
-            client.batches = self.following(client.batches)  # type: ignore[method-assign]
+            client.indices = self.following(client.indices)  # type: ignore[method-assign]
             self.counts, self.clients = self.outside, self.clients + 1
             try:
                 return work(client, down)

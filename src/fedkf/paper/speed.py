@@ -149,7 +149,7 @@ def round_times(groups: Sequence[Group], pace: Pace | None) -> dict[Path, float]
     """What a round of each run lasts by measurement, where its method was measured."""
     if pace is None:
         return {}
-    known = {}
+    known: dict[Path, float] = {}
     for group in groups:
         key = str(group.point.get("config")), str(group.point[ROW])
         if key in pace.seconds:
