@@ -17,8 +17,11 @@ from fedkf.cli.interruption import interruptible
 from fedkf.cli.options import refuse_file
 from fedkf.core.errors import FedkfError
 from fedkf.paper.tables import ResultTable
+from fedkf.runs.search import run_search
+from fedkf.runs.space import Search
 from fedkf.runs.suite import Finished, Plan
 from fedkf.runs.sweep import Failure, Watcher, cores, sweep
+from fedkf.runs.trials import Trial
 
 
 def run_plans(
@@ -37,6 +40,24 @@ def run_plans(
     sentence = f"stopped; nothing that was finished is lost, the same command goes on ({folder})"
     with interruptible(sentence), display.shown():
         return sweep(plans, folder, jobs, records, watcher=display)
+
+
+def run_trials(
+    asked: Search,
+    folder: Path,
+    jobs: int | None = None,
+    records: Path | None = None,
+    quiet: bool = False,
+) -> dict[str, list[Trial]]:
+    """The trials of a search that are left, with one display for all of them; all trials."""
+    refuse_file(folder)
+    jobs = jobs or cores()
+    display = Display(err, jobs, quiet)
+    sentence = f"stopped; no trial that ended is lost, the same command goes on ({folder})"
+    with interruptible(sentence), display.shown():
+        found, failures = run_search(asked, folder, jobs, records, display)
+    raise_failures(failures, folder)
+    return found
 
 
 def raise_failures(failures: Sequence[Failure], folder: Path) -> None:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -79,17 +79,24 @@ class Finished:
 
 @dataclass(frozen=True)
 class Suite:
-    """All runs of a grid."""
+    """All runs of a grid, and what they are made from."""
 
     keys: Sequence[str]
     plans: Sequence[Plan] = field(repr=False)
+    base: str | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    search: Any = None
+    """What stands under `search:`, not checked yet."""
 
 
 def read(path: Path) -> Suite:
-    """A suite from a YAML file with `base:` and `grid:`."""
+    """A suite from a YAML file with `base:`, `grid:` and, where it may be tuned, `search:`."""
     content = read_yaml(path)
-    if not isinstance(content, dict) or not set(content) <= {"base", "grid"}:
-        raise UserError(f"{path} must hold `base:` (a configuration) and `grid:` (key → values)")
+    if not isinstance(content, dict) or not set(content) <= {"base", "grid", "search"}:
+        raise UserError(
+            f"{path} must hold `base:` (a configuration) and `grid:` (key → values), and nothing "
+            "else but `search:` (what `fedkf sweep --search` may change)"
+        )
     base, grid = content.get("base"), content.get("grid", {})
     if isinstance(base, dict):
         name, overrides = base.pop("config", None), dotted(base)
@@ -99,7 +106,7 @@ def read(path: Path) -> Suite:
         raise UserError(f"{path}: base is {name!r}; it must name a preset or a file")
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
         raise UserError(f"{path}: grid must map keys to lists of values, such as data.alpha: [0.1]")
-    return expand(name, overrides, grid)
+    return replace(expand(name, overrides, grid), search=content.get("search"))
 
 
 def expand(
@@ -115,7 +122,7 @@ def expand(
         if plan.name in plans:
             raise UserError(f"grid: {plan.name} is there twice")
         plans[plan.name] = plan
-    return Suite(list(grid), list(plans.values()))
+    return Suite(list(grid), list(plans.values()), base, overrides)
 
 
 def make_plan(base: str | None, overrides: Mapping[str, Any], point: Mapping[str, Any]) -> Plan:

@@ -24,6 +24,7 @@ import torch
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer
 from fedkf.core.records import Round
+from fedkf.core.server import TooFewUploads
 from fedkf.engines.worker import end_with
 from fedkf.runs.experiment import execute
 from fedkf.runs.setup import load_source
@@ -48,8 +49,16 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Failure:
+    """A run that came to no end, and why."""
+
     plan: Plan
     reason: str
+    kind: str = "failed"
+    """failed (the world did), diverged (its uploads were unusable) or mistake (the user's)."""
+
+
+Ended = Callable[[Plan, Failure | None], None]
+"""Hears of every run that ended, well or badly."""
 
 
 @dataclass
@@ -58,6 +67,7 @@ class _Child:
     process: Any
     pipe: Connection
     ended: bool = False
+    failure: Failure | None = None
 
 
 def sweep(
@@ -83,6 +93,31 @@ def sweep(
     watcher.planned(plans, [plan for plan in plans if plan.name in done])
     prepare(waiting)
     failures: list[Failure] = []
+
+    def ended(plan: Plan, failure: Failure | None) -> None:
+        if failure is not None:
+            if failure.kind == "mistake":
+                raise UserError(f"{plan.name}: {failure.reason}")
+            failures.append(failure)
+        else:
+            tidy(folder / plan.name)
+            if keep is not None:
+                keep_record(folder / plan.name, keep / plan.name)
+
+    begun = bool(waiting)
+    run_processes(waiting, folder, jobs, watcher, ended)
+    found = records(places) if begun else found
+    done = {plan.name: record for plan in plans if (record := answers(plan, found))}
+    return done, failures
+
+
+def run_processes(
+    waiting: deque[Plan], folder: Path, jobs: int | None, watcher: Watcher, ended: Ended
+) -> None:
+    """Run what waits, at most `jobs` at a time, each below `folder` under its name.
+
+    `ended` hears of every run as it ends and may let more wait.
+    """
     children: list[_Child] = []
     limit = max(1, jobs or cores())
     with _ending(children):
@@ -90,17 +125,14 @@ def sweep(
             while waiting and len(children) < limit:
                 plan = waiting.popleft()
                 children.append(_start(plan, folder / plan.name))
-            for child in _news(children, watcher, failures):
+            for child in _news(children, watcher):
                 children.remove(child)
-                if not any(f.plan is child.plan for f in failures):
-                    tidy(folder / child.plan.name)
-                    if keep is not None:
-                        keep_record(folder / child.plan.name, keep / child.plan.name)
+                ended(child.plan, child.failure)
+                if child.failure is None:
                     watcher.run_finished(child.plan)
+                else:
+                    watcher.run_failed(child.plan, child.failure.reason)
             watcher.tick()
-    found = records(places) if waiting or len(done) < len(plans) else found
-    done = {plan.name: record for plan in plans if (record := answers(plan, found))}
-    return done, failures
 
 
 def prepare(plans: Iterable[Plan]) -> None:
@@ -138,9 +170,7 @@ def keep_record(run: Path, to: Path) -> None:
         os.replace(to / f".{name}.tmp", to / name)
 
 
-def _news(
-    children: Sequence[_Child], watcher: Watcher, failures: list[Failure]
-) -> Iterator[_Child]:
+def _news(children: Sequence[_Child], watcher: Watcher) -> Iterator[_Child]:
     """Hear what the children have to say; yields those that ended."""
     ready = wait([child.pipe for child in children], timeout=1)
     for child in list(children):
@@ -152,20 +182,15 @@ def _news(
             child.process.join()
             if not child.ended:
                 reason = f"its process ended with {child.process.exitcode}"
-                failures.append(Failure(child.plan, reason))
-                watcher.run_failed(child.plan, reason)
+                child.failure = Failure(child.plan, reason)
             yield child
             continue
         if kind == "round":
             watcher.round_finished(child.plan, content)
-        elif kind == "finished":
-            child.ended = True
-        elif kind == "mistake":
-            raise UserError(content)
         else:
             child.ended = True
-            failures.append(Failure(child.plan, content))
-            watcher.run_failed(child.plan, content)
+            if kind != "finished":
+                child.failure = Failure(child.plan, content, kind)
 
 
 @contextlib.contextmanager
@@ -224,7 +249,9 @@ def _run(plan: Plan, folder: Path, pipe: Connection, parent: int) -> None:
     except KeyboardInterrupt:
         os._exit(130)
     except UserError as error:
-        send("mistake", f"{plan.name}: {error}")
+        send("mistake", str(error))
+    except TooFewUploads as error:
+        send("diverged", str(error))
     except FedkfError as error:
         send("failed", str(error))
     except Exception as error:
