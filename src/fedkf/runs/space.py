@@ -20,16 +20,8 @@ MOST_TRIALS = 1000
 FIRST_SEED = 1000
 """Where seeds of a search are looked for, far from those that a grid usually has."""
 COMPARED = (
-    *(
-        "data.",
-        "engine.",
-        "evaluation.",
-        "output.",
-        "fidelity",
-        "algorithm.name",
-        "model.name",
-        "config",
-    ),
+    *("data.", "engine.", "evaluation.", "output.", "fidelity", "config"),
+    *("algorithm.name", "model.name"),
     *("federation.seed", "federation.rounds", "federation.evaluate"),
 )
 """How keys begin that say what is compared; a search changes how an algorithm is set."""
