@@ -147,6 +147,7 @@ def diversity_loss(x: Tensor, z: Tensor) -> Tensor:
     """L_dis: exp(−mean over all pairs of |x_i − x_j| (z_i − z_j)²), averaged over their entries.
 
     The formula's norms are sums over entries: of images, their exponential is 0 to the last bit.
+    FedGen has the same loss of its features; here no tensor holds all pairs of images.
     """
     flat = x.flatten(1)
     apart = torch.cdist(flat, flat, p=1) / flat.shape[1]
