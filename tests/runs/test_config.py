@@ -154,3 +154,14 @@ def test_a_normalisation_that_another_source_loses_is_told() -> None:
     assert configuration.dropped(content, {"data.source": "cifar10"}) == ""
     assert configuration.dropped({"data": {"source": "digits"}}, other) == ""
     assert configuration.dropped({}, other) == ""
+
+
+def test_tables_and_signals_have_models_of_their_own_unless_one_is_named() -> None:
+    content, _ = configuration.read("digits")
+    assert resolve(content, {"data.source": "table"}).model.name == "mlp"
+    assert resolve({"data": {"source": "signals"}}).model.name == "cnn1d"
+    assert resolve(content, {"data.source": "npz"}).model.name == "lenet5"
+    named = {"data.source": "signals", "model.name": "mlp"}
+    assert resolve(content, named).model.name == "mlp"
+    own = {"data": {"source": "signals"}, "model": {"name": "mlp"}}
+    assert resolve(own, {}).model.name == "mlp"

@@ -89,6 +89,24 @@ def test_algorithms_whose_clients_have_models_keep_to_those(
         assert accuracy == int(hits.sum()) / len(hits)
 
 
+def test_report_and_sweeps_have_a_row_for_personal_models(
+    differing: Settings, tmp_path: Path, cli: CLI
+) -> None:
+    from fedkf.paper.grid import grid_table
+    from fedkf.runs.collect import Group
+    from fedkf.runs.suite import records
+
+    run = tmp_path / "run"
+    fedkf.run(personal(differing, "head"), algorithm="fedavg", rounds=1, out=run)
+    assert cli("report", run, "--out", tmp_path / "report.html").code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert 'data-folder="run" data-readout="personal"' in page
+    assert "each site under a model of its own" in page
+    group = Group({"algorithm.name": "fedavg"}, records([run]))
+    rows = grid_table("", [group], ["amp"]).rows
+    assert list(rows) == ["FedAvg (ACA)", "FedAvg (OCA)", "FedAvg (PERSONAL)"]
+
+
 def test_a_clients_model_is_exported_by_its_name(
     differing: Settings, tmp_path: Path, cli: CLI
 ) -> None:

@@ -9,7 +9,7 @@ from fedkf.charts.labels import SETTINGS, algorithm_label, readout_label
 from fedkf.metrics import METRICS
 from fedkf.paper.published import Published
 from fedkf.paper.tables import Cell, Column, ResultTable, metric_column
-from fedkf.runs.collect import READOUTS, Group
+from fedkf.runs.collect import Group, readouts_of
 
 ROW = "algorithm.name"
 
@@ -43,13 +43,14 @@ def grid_table(
         name = ", ".join(label(k, v) for k, v in rest.items())
         across.setdefault(name, {})[str(group.point.get(ROW, ""))] = group
     algorithms = list(dict.fromkeys(str(g.point.get(ROW, "")) for g in groups))
+    readouts = readouts_of(groups)
     columns: list[Column] = []
     rows: dict[str, list[Cell]] = {}
     for name, members in across.items():
         for metric in METRICS if metrics is None else metrics:
             shown: list[float] = []
             for algorithm in algorithms:
-                for readout in READOUTS:
+                for readout in readouts:
                     row = solution(algorithm, readout) if algorithm else readout.upper()
                     member = members.get(algorithm)
                     claimed = (published or {}).get((algorithm, readout, name, metric))

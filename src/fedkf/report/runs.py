@@ -18,7 +18,7 @@ from fedkf.report.files import LARGE, Unreadable, read_plain
 from fedkf.report.rounds import RoundsFile
 from fedkf.runs.documents import parse_yaml
 
-READOUTS = ("oca", "aca")
+READOUTS = ("oca", "aca", "personal")
 """The order in which readouts are shown; the first is what `fedkf export` takes."""
 
 WITHOUT_SHARED_MODEL = frozenset({"local"})

@@ -24,6 +24,8 @@ MEANINGS = {
     "method's own.",
     "OCA": "the model averaged over the latest contribution of every site, whether or not it took "
     "part in the last round.",
+    "PERSONAL": "each site under a model of its own, made from the shared one with the site's own "
+    "training cases.",
 }
 FEW = 30
 NAMED = 8

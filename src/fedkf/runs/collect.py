@@ -11,6 +11,8 @@ from fedkf.runs.statistics import Difference, over_seeds, paired, within_pair
 from fedkf.runs.suite import SEEDS, Finished, Plan
 
 READOUTS = ("aca", "oca")
+PERSONAL = "personal"
+"""The readout that only some runs have: each client under a model of its own."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,12 @@ class Group:
         finals = (run.final(readout) for run in self.runs)
         found = (numbers[metric] for numbers in finals if numbers is not None)
         return tuple(value for value in found if value is not None)
+
+
+def readouts_of(groups: Sequence[Group]) -> tuple[str, ...]:
+    """The readouts that a table of these runs has."""
+    personal = any(run.final(PERSONAL) for group in groups for run in group.runs)
+    return (*READOUTS, PERSONAL) if personal else READOUTS
 
 
 def gather(plans: Sequence[Plan], finished: Mapping[str, Finished]) -> list[Group]:

@@ -22,6 +22,8 @@ from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Conf
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
 
+SOURCE_MODELS = {"table": "mlp", "signals": "cnn1d"}
+"""The model for a source whose samples are no images, unless one is named."""
 FREE_ON_RESUME = (
     "engine.name",
     "engine.workers",
@@ -104,6 +106,10 @@ def resolve(
     source = overrides.get("data.source")
     if source is not None and source != _section(given, "data").get("source"):
         given["data"] = {"source": source}  # another source: the preset's data settings go
+        if source in SOURCE_MODELS:
+            given["model"] = {}
+    fits = SOURCE_MODELS.get(str(_section(given, "data").get("source")), "lenet5")
+    given["model"] = {"name": fits, **_section(given, "model")}
     chosen = overrides.get("algorithm.name")
     if chosen is not None and chosen != _section(given, "algorithm").get("name"):
         given["algorithm"] = {"name": chosen}
