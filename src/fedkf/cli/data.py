@@ -20,11 +20,12 @@ commands: typer.Typer = typer.Typer(
 def list_() -> None:
     """Which data sets `data.source` may name, and which of them are here."""
     from fedkf.data.catalog import find
+    from fedkf.data.natural import NATURAL
     from fedkf.data.public import DATASETS
 
     rows = table("", "name", "what", "where")
     rows.add_row("digits", "1,797 handwritten digits, 8×8", "embedded")
-    for dataset in DATASETS.values():
+    for dataset in (*DATASETS.values(), *(natural.dataset for natural in NATURAL.values())):
         found = find(dataset)
         absent = f"`fedkf data get {dataset.name}`" if dataset.downloads else "not here"
         rows.add_row(dataset.name, dataset.about, str(found[1][0].path) if found else absent)
@@ -46,11 +47,13 @@ def get_(
 
     from fedkf.data.catalog import find
     from fedkf.data.download import get
+    from fedkf.data.natural import NATURAL
     from fedkf.data.public import DATASETS
 
-    if name not in DATASETS:
-        raise UserError(f"no data set {name!r}; {nearest(name, DATASETS)}")
-    dataset = DATASETS[name]
+    known = {**DATASETS, **{name: natural.dataset for name, natural in NATURAL.items()}}
+    if name not in known:
+        raise UserError(f"no data set {name!r}; {nearest(name, known)}")
+    dataset = known[name]
     if data_dir is None and (found := find(dataset)):
         show(f"{name} is here: {found[1][0].path}")
         return

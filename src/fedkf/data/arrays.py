@@ -45,11 +45,11 @@ RATIO = 200
 MOST_NAMES = 10
 
 
-def read_npz(file: Path, *needed: str) -> dict[str, NDArray[Any]]:
+def read_npz(file: Path, *needed: str, also: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file that are of use here, of which some must be there."""
     try:
         with open(file, "rb") as opened:
-            return read_arrays(opened, (*needed, "client"), needed)
+            return read_arrays(opened, (*needed, *also), needed)
     except Missing as error:
         raise UserError(f"data.path: {file} {error}") from None
     except READING as error:

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
+from fedkf.data.annotations import annotated, annotation_names, with_names
 from fedkf.data.arrays import read_npz
 from fedkf.data.files import find
 from fedkf.data.source import Source, check
 from fedkf.data.targets import Targets
 
 
-def npz(path: str, targets: Targets = Targets()) -> Source:  # noqa: B008
-    """A file of NumPy's with `images` and `labels`, and perhaps `client` (who holds what).
+def npz(path: str, targets: Targets = Targets(), split_by: str | None = None) -> Source:  # noqa: B008
+    """A file of NumPy's with `images` and `labels`, and perhaps more that says who holds what.
 
     Images are N×H×W or N×H×W×C, uint8 or float in [0, 1]; N×D are vectors of any floats. Labels
     are whole numbers from 0, or names; for other tasks than classes as data/targets.py says.
     """
     file = find(path)
-    arrays = read_npz(file, "images", "labels")
-    where, labels, client = f"data.path: {file}", arrays["labels"], arrays.get("client")
+    arrays = read_npz(file, "images", "labels", also=annotation_names(split_by))
+    where = f"data.path: {file}"
     images = channels_first(arrays["images"], where)
-    source = check(where, images, labels, targets)
-    if client is None:
-        return source
-    if client.shape != labels.shape[:1]:
-        raise UserError(f"{where}: {len(labels)} labels but client has shape {client.shape}")
-    names, owners = np.unique(client, return_inverse=True)
-    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+    source = check(where, images, arrays["labels"], with_names(targets, arrays))
+    return annotated(source, arrays, where, split_by)
 
 
 def npz_inputs(path: str) -> NDArray[Any]:

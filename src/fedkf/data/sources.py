@@ -8,21 +8,34 @@ from fedkf.data import catalog
 from fedkf.data.datasets import from_object
 from fedkf.data.digits import digits
 from fedkf.data.folder import folder
+from fedkf.data.natural import NATURAL
 from fedkf.data.npz import npz
 from fedkf.data.public import DATASETS
 from fedkf.data.reading import Reading
+from fedkf.data.signals import signals
 from fedkf.data.source import Say, Source, named, retargeted
 from fedkf.data.table import table
 from fedkf.data.targets import Targets
 
-KNOWN = ("digits", "npz", "folder", "table", *DATASETS)
-PATHS = {"npz": "a .npz file", "folder": "a folder", "table": "a CSV or Parquet file, or a folder"}
+KNOWN = ("digits", "npz", "folder", "table", "signals", *DATASETS, *NATURAL)
+PATHS = {
+    "npz": "a .npz file",
+    "folder": "a folder",
+    "table": "a CSV or Parquet file, or a folder with one for each site",
+    "signals": "a .npz file, a CSV file or a folder of these",
+}
 
 
 def read(source: str, path: str | None, reading: Reading, say: Say = lambda text: None) -> Source:
     """The samples of a source of the configuration, which says how it is read."""
     if source == "table":
         return table(need_path(source, path), reading, say)
+    if source == "signals":
+        return signals(need_path(source, path), reading, say)
+    if source == "npz":
+        return npz(need_path(source, path), reading.asked, reading.split_by)
+    if source in NATURAL:
+        return NATURAL[source].load(path, reading, say)
     return load(source, path, reading.asked, reading.image_size, say)
 
 

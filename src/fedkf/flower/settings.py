@@ -15,6 +15,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
         *("task", "class_names", "class_weights", "image_size", "mean", "std"),
         *("train_fraction", "seed", "split", "split_by", "scaling", "target", "positive", "site"),
         *("columns", "categorical", "categories", "missing", "indicators", "missing_values"),
+        *("window", "stride"),
     ),
     "model": ("name",),
     "algorithm": ("name",),

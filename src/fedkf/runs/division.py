@@ -40,6 +40,8 @@ def reading_of(settings: Data, least_classes: int = 2) -> Reading:
         missing=settings.missing,
         indicators=settings.indicators,
         missing_values=settings.missing_values,
+        window=settings.window,
+        stride=settings.stride,
     )
 
 

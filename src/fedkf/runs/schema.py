@@ -37,8 +37,8 @@ class Data(Section):
 
     source: str = Field(
         "digits",
-        description="digits (embedded), npz, folder, table, a name of `fedkf data list` or "
-        "module:object",
+        description="digits (embedded), npz, folder, table, signals, a name of "
+        "`fedkf data list` or module:object",
     )
     path: str | None = Field(None, description="file or folder, also looked for in FEDKF_DATA")
     limit: Count | Annotated[float, Field(gt=0, lt=1)] | None = Field(
@@ -87,7 +87,9 @@ class Data(Section):
     positive: str | int | None = Field(
         None, description="what of the target counts as 1: a value, or such as '>0'"
     )
-    site: str | None = Field(None, description="column of a table that names the site")
+    site: str | None = Field(
+        None, description="column that names the site, or a pattern of file names"
+    )
     columns: Columns | None = Field(None, description="inputs of a table; none means all others")
     categorical: Columns = Field([], description="columns whose numbers are categories")
     categories: dict[str, list[str]] | None = Field(
@@ -102,6 +104,8 @@ class Data(Section):
     missing_values: list[str] = Field(
         [*MISSING_VALUES], description="cells of a table that stand for nothing measured"
     )
+    window: Count | None = Field(None, description="rows of a recording that make one sample")
+    stride: Count | None = Field(None, description="rows from one window to the next; none: window")
     proxy: float | str | None = Field(
         None,
         description="unlabelled data for the server: a share of the source that no client gets, "

@@ -1,0 +1,245 @@
+"""Recordings: a CSV file has a row for each moment; windows of rows are the samples.
+
+The class of a window is the commonest value of the target column in it or, without one, the folder
+that the file lies in. Windows of one recording never train and test both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError, nearest
+from fedkf.core.limits import in_words, memory, proper_text, shown
+from fedkf.core.objective import find
+from fedkf.data.columns import numeric
+from fedkf.data.folder import walk
+from fedkf.data.outcomes import targets_of
+from fedkf.data.reading import Reading
+from fedkf.data.source import Say, Source
+from fedkf.data.tabular import Cells, Table, read_csv
+
+PIECE = 10
+"""Windows of a piece, where a site's only recording is cut up to be divided."""
+ENDINGS = (".csv", ".tsv", ".txt")
+CLOCKS = ("time", "timestamp", "date", "datetime")
+"""Columns that tell when, not what; they are channels only if data.columns names them."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Rows of a file that follow each other: channels×time, a label for each row, and whose."""
+
+    file: str
+    line: int
+    site: str | None
+    values: NDArray[np.float32]
+    labels: Cells
+
+    @property
+    def length(self) -> int:
+        return len(self.labels)
+
+    def part(self, start: int, end: int) -> Recording:
+        values, labels = self.values[:, start:end], self.labels[start:end]
+        return replace(self, line=self.line + start, values=values, labels=labels)
+
+
+def recordings(root: Path, reading: Reading, say: Say) -> Source:
+    """The windows of all recordings in a file, or below a folder."""
+    where = f"data.path: {root}"
+    window, stride = reading.window, reading.stride or reading.window
+    if window is None or stride is None:
+        raise UserError("data.window is missing: how many rows of a recording make one sample")
+    files = csv_files(root) if root.is_dir() else [root]
+    found: list[Recording] = []
+    channels: list[str] = []
+    for file in files:
+        table = read_csv(file)
+        names = channel_names(table, reading)
+        if channels and names != channels:
+            raise UserError(
+                f"{where}: {file.name} has the channels {', '.join(names)}, and "
+                f"{files[0].name} {', '.join(channels)}"
+            )
+        channels = names
+        found += cut_at_changes(
+            table, file.relative_to(root if root.is_dir() else file.parent), channels, reading
+        )
+    short = [r for r in found if r.length < window]
+    if len(short) == len(found):
+        longest = max((r.length for r in found), default=0)
+        raise UserError(
+            f"data.window is {window}, but the longest recording in {root} has {longest} rows"
+        )
+    if short:
+        names = sorted({r.file for r in short})
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        say(
+            f"{len(short)} recordings are shorter than data.window ({window}) and are left out: "
+            f"{', '.join(names[:3])}{more}"
+        )
+    pieces = divisible([r for r in found if r.length >= window], window, stride, say)
+    return windows(pieces, reading, window, stride, where)
+
+
+def csv_files(root: Path) -> list[Path]:
+    """The recordings below a folder, in one fixed order."""
+    found = sorted(Path(folder) / name for folder, names in walk(root) for name in names)
+    files = [f for f in found if f.suffix.lower() in ENDINGS and not f.name.startswith(".")]
+    if not files:
+        raise UserError(f"data.path: {root} holds no recordings ({', '.join(ENDINGS)})")
+    return files
+
+
+def channel_names(table: Table, reading: Reading) -> list[str]:
+    """The columns that are channels: those named, or all that are nothing else."""
+    taken = {*reading.targets, reading.site, reading.split_by}
+    rest = [n for n in table.names if n not in taken and n.lower() not in CLOCKS]
+    names = list(reading.columns or rest)
+    for key, wanted in (("data.target", reading.targets), ("data.columns", names)):
+        for name in wanted:
+            if name not in table.cells:
+                hint = nearest(name, table.names)
+                raise UserError(f"{key}: {table.where} has no column {name!r}; {hint}")
+    if not names:
+        raise UserError(f"{table.where} has no columns beside the target and the site")
+    return names
+
+
+def cut_at_changes(
+    table: Table, place: Path, channels: Sequence[str], reading: Reading
+) -> Iterator[Recording]:
+    """The recordings of a file: where the site or `data.split_by` changes, another one begins."""
+    if not table.rows:
+        raise UserError(f"{table.where} holds no rows")
+    labels = labels_of(table, place, reading)
+    columns = [
+        numeric(table, name, np.isin(table.cells[name], reading.missing_values))
+        for name in channels
+    ]
+    values = np.stack(columns).astype(np.float32)
+    sites = sites_of(table, place, reading)
+    keys = [c for c in (sites, table.cells.get(reading.split_by or "")) if c is not None]
+    changed = np.zeros(table.rows - 1, bool)
+    for key in keys:
+        changed |= key[1:] != key[:-1]
+    starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
+    for start, end in zip(starts, [*starts[1:], table.rows], strict=True):
+        site = None if sites is None else str(sites[start])
+        line = int(table.lines[start])
+        yield Recording(str(place), line, site, values[:, start:end], labels[start:end])
+
+
+def labels_of(table: Table, place: Path, reading: Reading) -> Cells:
+    """The label of each row: of the target column, or the folder that the file lies in."""
+    if len(reading.targets) > 1:
+        raise UserError("data.target: windows of a recording have one target column")
+    if reading.targets:
+        return table.cells[reading.targets[0]]
+    if len(place.parts) < 2:
+        raise UserError(
+            f"data.target is missing: {table.where} lies in no folder of a class, so a column must "
+            f"tell; it has {', '.join(table.names[:12])}"
+        )
+    return np.full(table.rows, place.parts[-2])
+
+
+def sites_of(table: Table, place: Path, reading: Reading) -> Cells | None:
+    """The site of each row: a column, a pattern's group in the file's name, or the first folder."""
+    rule = reading.site
+    if rule is not None and rule in table.cells:
+        return table.cells[rule]
+    if rule is not None:
+        try:
+            match = re.search(rule, str(place))
+        except re.error as error:
+            raise UserError(f"data.site is {rule!r}, which is no pattern ({error})") from None
+        if match is None:
+            raise UserError(f"data.site: {place} has no column and no part {rule!r}")
+        return np.full(table.rows, match[1] if match.re.groups else match[0])
+    folders = len(place.parts) - 1 - (0 if reading.targets else 1)
+    return np.full(table.rows, place.parts[0]) if folders > 0 else None
+
+
+def divisible(found: list[Recording], window: int, stride: int, say: Say) -> list[Recording]:
+    """The recordings, but for a site that has only one: its pieces, so that some can test.
+
+    A piece ends where the label changes, or after so many windows; no window is in two pieces.
+    """
+    counts: dict[str | None, int] = {}
+    for recording in found:
+        counts[recording.site] = counts.get(recording.site, 0) + 1
+    pieces: list[Recording] = []
+    length = window + (PIECE - 1) * stride
+    for recording in found:
+        if counts[recording.site] > 1:
+            pieces.append(recording)
+            continue
+        changes = np.flatnonzero(recording.labels[1:] != recording.labels[:-1]) + 1
+        starts = [0, *changes.tolist()]
+        own = [
+            recording.part(at, min(at + length, end))
+            for start, end in zip(starts, [*starts[1:], recording.length], strict=True)
+            for at in range(start, end, length)
+        ]
+        own = [piece for piece in own if piece.length >= window]
+        pieces += own or [recording]
+    if single := sum(1 for count in counts.values() if count == 1):
+        say(
+            f"{single} sites have a single recording, which is cut where its label changes and "
+            f"after {PIECE} windows; whole pieces train or test"
+        )
+    return pieces
+
+
+def windows(
+    pieces: Sequence[Recording], reading: Reading, window: int, stride: int, where: str
+) -> Source:
+    """The windows of all pieces as samples; each piece is a unit of the split."""
+    places = [
+        (k, at) for k, p in enumerate(pieces) for at in range(0, p.length - window + 1, stride)
+    ]
+    size = 4 * len(places) * pieces[0].values.shape[0] * window
+    if size > memory():
+        raise UserError(f"{where}: its windows take {in_words(size)}; a larger data.stride helps")
+    numbers = find(reading.task).targets == "number"
+    labels = [label_of(pieces[k].labels[at : at + window], numbers, reading) for k, at in places]
+    known = [k for k, label in enumerate(labels) if label not in reading.missing_values]
+    if not known:
+        raise UserError(f"{where}: no window has a target")
+    places = [places[k] for k in known]
+    name = reading.targets[0] if reading.targets else "folder"
+    table = Table(
+        where,
+        {name: np.array([labels[k] for k in known])},
+        np.array([pieces[k].file for k, _ in places]),
+        np.array([pieces[k].line + at for k, at in places], dtype=np.int64),
+    )
+    outcome, class_names = targets_of(table, replace(reading, target=name))
+    inputs = np.stack([pieces[k].values[:, at : at + window] for k, at in places])
+    units = np.array([k for k, _ in places], dtype=np.int64)
+    source = Source(inputs, outcome, class_names, task=reading.task, measured=True, units=units)
+    sites = [pieces[k].site for k, _ in places]
+    if None in sites:
+        return source
+    names, owners = np.unique([str(site) for site in sites], return_inverse=True)
+    if improper := [str(n) for n in names if not proper_text(str(n))]:
+        raise UserError(f"{where}: the site {shown(improper[0])} cannot be shown")
+    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+
+
+def label_of(cells: Cells, numbers: bool, reading: Reading) -> str:
+    """What a window's target is: the commonest of its rows', or their mean where it is a number."""
+    there = cells[~np.isin(cells, reading.missing_values)]
+    if not len(there):
+        return str(reading.missing_values[0]) if reading.missing_values else ""
+    if numbers:
+        return repr(float(np.mean(there.astype(np.float64))))
+    values, counts = np.unique(there, return_counts=True)
+    return str(values[counts.argmax()])

@@ -1,0 +1,74 @@
+"""Samples from signals: channels over time, from an .npz file or from recordings in CSV files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError
+from fedkf.data.annotations import annotated, annotation_names, with_names
+from fedkf.data.arrays import read_npz
+from fedkf.data.files import find
+from fedkf.data.reading import Reading
+from fedkf.data.recordings import recordings
+from fedkf.data.source import Say, Source
+from fedkf.data.targets import LARGEST
+
+
+def signals(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
+    """Signals N×channels×time of an .npz file, or windows of the recordings of CSV files."""
+    if path.endswith(".npz"):
+        return from_npz(find(path), reading)
+    given = Path(path).expanduser()
+    return recordings(find(path, folder=given.is_dir() or not given.suffix), reading, say)
+
+
+def from_npz(file: Path, reading: Reading) -> Source:
+    """`signals` (N×channels×time, or N×time for one channel) and `labels`; `scale` divides."""
+    also = ("scale", *annotation_names(reading.split_by))
+    arrays = read_npz(file, "signals", "labels", also=also)
+    where = f"data.path: {file}"
+    inputs = in_units(arrays["signals"], arrays.get("scale"), where)
+    labels = arrays["labels"]
+    if len(labels) != len(inputs):
+        raise UserError(f"{where}: {len(inputs)} signals but labels of shape {labels.shape}")
+    targets = with_names(reading.asked, arrays)
+    read, names = targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
+    source = Source(inputs, read, names, task=reading.task, measured=True)
+    source = annotated(source, arrays, where, reading.split_by)
+    return chosen_channels(source, reading, where)
+
+
+def in_units(values: NDArray[Any], scale: NDArray[Any] | None, where: str) -> NDArray[np.float32]:
+    """Signals as floats N×channels×time, divided by their scale."""
+    if values.ndim == 2:
+        values = values[:, None]
+    if values.ndim != 3 or 0 in values.shape or values.dtype.kind not in "biuf":
+        raise UserError(
+            f"{where}: signals are {values.dtype} of shape {values.shape}; they must be numbers, "
+            "N×channels×time or N×time"
+        )
+    found = values.astype(np.float32)
+    if scale is not None:
+        divisor = np.asarray(scale, dtype=np.float32).reshape(-1)
+        if len(divisor) not in (1, values.shape[1]) or not (divisor > 0).all():
+            raise UserError(f"{where}: scale must be one number above 0, or one per channel")
+        found /= divisor[None, :, None]
+    if np.isinf(found).any() or (np.abs(found[np.isfinite(found)]) > LARGEST).any():
+        raise UserError(f"{where}: signals hold infinite or absurdly large numbers")
+    return found
+
+
+def chosen_channels(source: Source, reading: Reading, where: str) -> Source:
+    """The channels that `data.columns` names by their number."""
+    if reading.columns is None:
+        return source
+    count = source.inputs.shape[1]
+    wrong = [c for c in reading.columns if not c.isdigit() or int(c) >= count]
+    if wrong:
+        raise UserError(f"data.columns: {where} has channels 0 to {count - 1}, not {wrong[0]!r}")
+    return replace(source, inputs=source.inputs[:, [int(c) for c in reading.columns]])

@@ -1,0 +1,177 @@
+"""Signals: arrays of channels over time, and recordings that are cut into windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkf.core.errors import UserError
+from fedkf.data.reading import Reading
+from fedkf.data.signals import signals
+from fedkf.data.source import Source
+
+
+def save(folder: Path, **arrays: Any) -> str:
+    np.savez(folder / "data.npz", **arrays)
+    return str(folder / "data.npz")
+
+
+WAVES = np.arange(4 * 2 * 3, dtype=np.int16).reshape(4, 2, 3)
+LABELS = np.array([0, 1, 1, 0])
+
+
+def test_arrays_come_with_their_scale_names_and_split(tmp_path: Path) -> None:
+    path = save(
+        tmp_path,
+        signals=WAVES,
+        labels=LABELS,
+        scale=np.array([2, 4]),
+        client=np.array([1, 0, 1, 0]),
+        client_names=np.array(["ann", "ben"]),
+        label_names=np.array(["sit", "walk"]),
+        split=np.array(["train", "test", "train", "train"]),
+        record=np.array([7, 7, 8, 9]),
+    )
+    source = signals(path, Reading(split_by="record"))
+    np.testing.assert_array_equal(source.inputs[1], [[3, 3.5, 4], [2.25, 2.5, 2.75]])
+    assert source.class_names == ["sit", "walk"]
+    assert source.owners is not None
+    assert [source.owner_names[k] for k in source.owners] == ["ben", "ann", "ben", "ann"]
+    assert source.tested is not None
+    assert source.tested.tolist() == [False, True, False, False]
+    assert source.units is not None
+    assert source.units.tolist() == [0, 0, 1, 2]
+
+
+def test_one_channel_needs_no_dimension_of_its_own(tmp_path: Path) -> None:
+    source = signals(save(tmp_path, signals=WAVES[:, 0] * 1.5, labels=LABELS), Reading())
+    assert source.inputs.shape == (4, 1, 3)
+    assert source.inputs.dtype == np.float32
+
+
+def test_a_split_into_other_parts_is_none_of_training_and_test(tmp_path: Path) -> None:
+    parts = np.array(["set-a", "set-b", "set-a", "set-b"])
+    assert (
+        signals(save(tmp_path, signals=WAVES, labels=LABELS, split=parts), Reading()).tested is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "reading", "sentence"),
+    [
+        ({"signals": WAVES[..., None]}, Reading(), "N×channels×time or N×time"),
+        ({"signals": WAVES[:2]}, Reading(), "2 signals but labels of shape (4,)"),
+        ({"scale": np.array(0)}, Reading(), "scale must be one number above 0"),
+        ({"client": np.zeros(3)}, Reading(), "4 labels but client has shape (3,)"),
+        ({}, Reading(split_by="record"), "has no array 'record'"),
+        ({}, Reading(columns=["2"]), "channels 0 to 1, not '2'"),
+        ({"signals": np.full((4, 2, 3), np.inf)}, Reading(), "infinite"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], reading: Reading, sentence: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        signals(save(tmp_path, **{"signals": WAVES, "labels": LABELS, **arrays}), reading)
+    assert sentence in str(caught.value)
+
+
+# -- recordings ------------------------------------------------------------------------------------
+
+
+def record(file: Path, rows: int, label: str | None = None, **more: list[str]) -> None:
+    """A recording whose first channel counts its rows."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    columns = {"time": [f"{k / 10}" for k in range(rows)], "x": [str(k) for k in range(rows)]}
+    columns |= {"y": ["1.5"] * rows, **({"act": [label] * rows} if label else {}), **more}
+    lines = [",".join(cells) for cells in zip(*columns.values(), strict=True)]
+    file.write_text("\n".join([",".join(columns), *lines]))
+
+
+def owned(source: Source) -> dict[str, list[int]]:
+    """The first row of every window, by site."""
+    assert source.owners is not None
+    starts = source.inputs[:, 0, 0].astype(int).tolist()
+    found: dict[str, list[int]] = {name: [] for name in source.owner_names}
+    for owner, start in zip(source.owners.tolist(), starts, strict=True):
+        found[source.owner_names[owner]].append(start)
+    return found
+
+
+def test_a_folder_of_sites_holds_folders_of_classes(tmp_path: Path) -> None:
+    for site in ("north", "south"):
+        for label in ("sit", "walk"):
+            record(tmp_path / site / label / "1.csv", 7)
+    source = signals(str(tmp_path), Reading(window=4, stride=2))
+    assert source.inputs.shape == (8, 2, 4)  # the clock is no channel
+    assert owned(source) == {"north": [0, 2, 0, 2], "south": [0, 2, 0, 2]}
+    assert source.class_names == ["sit", "walk"]
+    assert source.units is not None
+    assert source.units.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_the_commonest_label_of_its_rows_is_a_windows(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        record(tmp_path / "ann" / f"{name}.csv", 8, act=["sit"] * 3 + ["walk"] * 5)
+    source = signals(str(tmp_path), Reading(window=4, target="act"))
+    assert [source.class_names[k] for k in source.labels] == ["sit", "walk"] * 2
+    assert source.owner_names == ["ann"]
+
+
+def test_a_pattern_of_the_files_names_tells_the_site(tmp_path: Path) -> None:
+    for name in ("S01_walk", "S01_sit", "S02_walk"):
+        record(tmp_path / f"{name}.csv", 4, name[4:])
+    source = signals(str(tmp_path), Reading(window=2, target="act", site=r"(S\d+)_"))
+    assert owned(source) == {"S01": [0, 2, 0, 2], "S02": [0, 2]}
+
+
+def test_one_file_may_hold_several_people(tmp_path: Path) -> None:
+    said: list[str] = []
+    who = ["ann"] * 12 + ["ben"] * 9
+    record(tmp_path / "all.csv", 21, act=["sit"] * 6 + ["walk"] * 15, user=who)
+    reading = Reading(window=3, target="act", site="user")
+    source = signals(str(tmp_path / "all.csv"), reading, said.append)
+    assert owned(source) == {"ann": [0, 3, 6, 9], "ben": [12, 15, 18]}
+    assert source.units is not None
+    assert source.units.tolist() == [0, 0, 1, 1, 2, 2, 2]  # a piece ends where the label changes
+    assert said[0].startswith("2 sites have a single recording")
+
+
+def test_recordings_that_are_too_short_are_left_out(tmp_path: Path) -> None:
+    said: list[str] = []
+    for name, rows in (("long", 9), ("other", 9), ("short", 3)):
+        record(tmp_path / "ann" / f"{name}.csv", rows, act=["sit"] + ["walk"] * (rows - 1))
+    reading = Reading(window=4, target="act", least_classes=1)
+    assert len(signals(str(tmp_path), reading, said.append).labels) == 4
+    assert said == ["1 recordings are shorter than data.window (4) and are left out: ann/short.csv"]
+
+
+def test_a_window_longer_than_every_recording_is_a_mistake(tmp_path: Path) -> None:
+    record(tmp_path / "ann" / "a.csv", 9, "sit")
+    with pytest.raises(UserError, match=r"data.window is 10, but the longest recording .* 9 rows"):
+        signals(str(tmp_path), Reading(window=10, target="act"))
+
+
+@pytest.mark.parametrize(
+    ("reading", "sentence"),
+    [
+        (Reading(target="act"), "data.window is missing"),
+        (Reading(window=2), "data.target is missing"),
+        (Reading(window=2, target="atc"), "no column 'atc'; did you mean 'act'?"),
+        (Reading(window=2, target="act", site="(S"), "which is no pattern"),
+        (Reading(window=2, target="act", site="subject"), "has no column and no part 'subject'"),
+        (Reading(window=2, target="act", columns=["x", "z"]), "no column 'z'"),
+        (Reading(window=2, target="act"), "all rows have the same target"),
+        (Reading(window=2, target="y", columns=["act"]), "'act' holds numbers, but 'sit'"),
+    ],
+)
+def test_recordings_that_cannot_be_read_are_named(
+    tmp_path: Path, reading: Reading, sentence: str
+) -> None:
+    record(tmp_path / "a.csv", 4, "sit")
+    with pytest.raises(UserError) as caught:
+        signals(str(tmp_path), reading)
+    assert sentence in str(caught.value)
