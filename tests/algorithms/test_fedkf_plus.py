@@ -12,8 +12,11 @@ from conftest import Outcome, Settings
 from torch import nn
 
 import fedkf
-from fedkf.algorithms.fedkf_plus import FedKFPlus
+from fedkf.algorithms.fedkf_plus import FedKFPlus, chance_of_alike
+from fedkf.core.client import Client, ClientData
+from fedkf.core.random import Streams
 from fedkf.core.samples import Samples
+from fedkf.core.task import Task, Training
 from fedkf.distillation.pool import Pool, drawn, outputs_of
 from fedkf.runs.config import read, resolve
 
@@ -23,19 +26,6 @@ def test_without_its_two_terms_it_is_fedavg_byte_for_byte(
     settings: Settings, tmp_path: Path, model: Callable[..., nn.Module] | None
 ) -> None:
     is_fedavg(settings, tmp_path, "fedkf+", model, gamma=0.0, beta=0.0)
-
-
-def test_without_a_pool_and_taught_by_the_model_that_came_down_it_is_fedntd(
-    settings: Settings,
-) -> None:
-    """Up to rounding: the teacher's word is taken once instead of batch by batch."""
-    options: Settings = {"gamma": 0.0, "beta": 0.7, "teacher": "aca", "first_round": "distil"}
-    ours = fedkf.run(settings, algorithm="fedkf+", rounds=2, **options)
-    theirs = fedkf.run(settings, algorithm="fedntd", rounds=2, beta=0.7)
-    plain = fedkf.run(settings, algorithm="fedavg", rounds=2)
-    a, b, c = (r.models["aca"].state_dict() for r in (ours, theirs, plain))
-    assert all(torch.allclose(a[name], b[name], atol=1e-5) for name in a)
-    assert not all(torch.allclose(a[name], c[name], atol=1e-5) for name in a)
 
 
 @pytest.mark.parametrize("model", [None, Normed], ids=["plain", "batch norm"])
@@ -51,6 +41,16 @@ def test_warped_samples_alone_need_no_generator(settings: Settings, tmp_path: Pa
     assert "kl" in result.history[-1]["losses"]
     assert "generator" not in result.history[-1]["losses"]
     assert not list((tmp_path / "checkpoint" / "clients").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("labels", "chance"), [([0, 0, 0], 1.0), ([0, 1], 0.5), ([0, 0, 1, 2], 0.375)]
+)
+def test_how_alike_a_clients_samples_are(labels: list[int], chance: float) -> None:
+    x, y = torch.zeros(len(labels), 1), torch.tensor(labels)
+    task = Task(lambda: nn.Linear(1, 3), (1,), 3, Training(), Streams(0))
+    client = Client(0, 1, ClientData(x, y, x[:0], y[:0]), task)
+    assert chance_of_alike(client) == pytest.approx(chance)
 
 
 class Counter(Samples):

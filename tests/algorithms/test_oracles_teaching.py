@@ -133,6 +133,7 @@ def test_fedkf_plus(norm: bool) -> None:
         lambda1=rules.lambda1,
         lambda2=rules.lambda2,
         beta=0.6,
+        scarcity=3.0,
         pool=10,
         warped=0.0,
         generator_every=2,

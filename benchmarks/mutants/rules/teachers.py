@@ -284,8 +284,8 @@ MODULES = {
         oracles("plus", "tests/algorithms/test_fedkf_plus.py", teaching=True),
         [
             ("distils the same batch always", "pool.at(client.steps)", "pool.at(0)"),
-            ("γ ignored", "+ self.gamma * kl", "+ kl"),
-            ("β ignored", "+ self.beta * kept", "+ kept"),
+            ("γ ignored", "+ gamma * kl", "+ kl"),
+            ("β ignored", "+ beta * kept", "+ kept"),
             (
                 "the true class is taught, too",
                 "without(outputs_of(teacher, data.images), data.labels).softmax(1)",

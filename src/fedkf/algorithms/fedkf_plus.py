@@ -32,13 +32,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedKFPlus(FedKF):
-    """L_CE + γ KL on the pool + β KL over the classes that are not true on own samples."""
+    """L_CE + γ_k KL on the pool + β_k KL over the classes that are not true on own samples.
+
+    Who holds few classes has more to learn from the pool and less from its own samples: with s_k
+    the chance that two of its samples are of one class, γ_k = γ (1 + a s_k), β_k = β (1 − s_k).
+    """
 
     name: ClassVar[str] = "fedkf+"
     continues: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     beta: float = option(1.0, "β, weight of the not-true loss on own samples", at_least=0)
+    scarcity: float = option(2.0, "a, how much more the pool counts for few classes", at_least=0)
     pool: int = option(512, "samples that a turn distils on, or fewer if it is short", at_least=1)
     warped: float = option(0.5, "share of the pool warped from own samples", at_least=0, at_most=1)
     generator_every: int = option(9, "steps of the model for one of the generator", at_least=1)
@@ -71,6 +76,8 @@ class FedKFPlus(FedKF):
         teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])
         pool = self.make_pool(client, teacher) if self.gamma else None
         own = not_true(client, teacher) if self.beta else None
+        alike = chance_of_alike(client)
+        gamma, beta = self.gamma * (1 + self.scarcity * alike), self.beta * (1 - alike)
         for index in client.indices():
             x, y = client.data.images[index], client.data.labels[index]
             if pool is None:
@@ -80,11 +87,11 @@ class FedKFPlus(FedKF):
                 fake, taught = pool.at(client.steps)
                 outputs, said = both(client, x, fake)
                 kl = client.task.objective.distil(taught, said)
-                loss = client.task.loss(outputs, y) + self.gamma * kl
+                loss = client.task.loss(outputs, y) + gamma * kl
                 client.log(kl=kl)
             if own is not None:
                 kept = kl_loss(own[index], without(outputs, y))
-                loss = loss + self.beta * kept
+                loss = loss + beta * kept
                 client.log(not_true=kept)
             client.step(loss)
         return client.upload()
@@ -111,6 +118,17 @@ class FedKFPlus(FedKF):
             if not fake.requires_grad:
                 return
             self.train_generator(client, samples, fake, *judge(teacher, fake))
+
+
+def chance_of_alike(client: Client) -> float:
+    """s = Σ_c (n_c / n)², the chance that two of the client's samples are of one class.
+
+    0 for a task without classes.
+    """
+    if not client.task.objective.labelled():
+        return 0.0
+    counts = client.data.labels.bincount().double()
+    return float((counts / counts.sum()).square().sum())
 
 
 def not_true(client: Client, teacher: nn.Module) -> Tensor | None:
