@@ -189,8 +189,9 @@ class PlusRun(Run):
         return copy(student)
 
     def filled(self, t: int, k: int, teacher: Any) -> tuple[Tensor, Tensor]:
-        """A step of the generator on eight samples for two of the model's, then the pool."""
+        """A step of the generator for two of the model's, five times as long, then the pool."""
         made, adam = self.generator(k)
+        adam.param_groups[0]["lr"] = 5 * BETA
         random = self.world.random("generator noise", t, k)
 
         def noise(count: int) -> Tensor:
@@ -198,7 +199,7 @@ class PlusRun(Run):
 
         for _ in range(0, len(self.world.batches(t, k)), 2):
             adam.zero_grad()
-            self.rules.generator_loss(teacher, made(noise(8))).backward()
+            self.rules.generator_loss(teacher, made(noise(self.world.batch))).backward()
             adam.step()
         size = min(self.pool, len(self.world.batches(t, k)) * self.world.batch)
         order = torch.randperm(size, generator=self.world.random("pool", t, k))

@@ -137,7 +137,7 @@ def test_fedkf_plus(norm: bool) -> None:
         pool=10,
         warped=0.0,
         generator_every=2,
-        generator_batch=2,
+        haste=5.0,
     )
     oracle = oracle_fedkf.PlusRun(world, rules, beta=0.6, pool=10)
     trace = agree(world, ours, oracle.models())

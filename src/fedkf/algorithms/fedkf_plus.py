@@ -46,8 +46,8 @@ class FedKFPlus(FedKF):
     scarcity: float = option(2.0, "a, how much more the pool counts for few classes", at_least=0)
     pool: int = option(512, "samples that a turn distils on, or fewer if it is short", at_least=1)
     warped: float = option(0.5, "share of the pool warped from own samples", at_least=0, at_most=1)
-    generator_every: int = option(9, "steps of the model for one of the generator", at_least=1)
-    generator_batch: int = option(4, "batches of samples in a step of the generator", at_least=1)
+    generator_every: int = option(8, "steps of the model for one of the generator", at_least=1)
+    haste: float = option(8.0, "times generator.lr: few steps, so longer ones", above=0)
     first_round: str = option(
         "plain",
         "in round 1 distil from w⁰, or train on local data only",
@@ -112,7 +112,7 @@ class FedKFPlus(FedKF):
 
     def train(self, client: Client, samples: Samples, teacher: nn.Module) -> None:
         """The generator's steps of this turn, for samples that learn."""
-        samples.count *= self.generator_batch
+        samples.haste = self.haste
         for _ in range(math.ceil(client.planned / self.generator_every)):
             fake = samples.draw()
             if not fake.requires_grad:

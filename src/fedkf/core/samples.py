@@ -37,6 +37,8 @@ class Samples:
     """
 
     reuse = 1
+    haste = 1.0
+    """What a source that learns multiplies its learning rate by: for few steps, longer ones."""
     continues: ClassVar[bool] = False
     """Whether `progress` and the client's random streams are all that the next batch depends on; a
     class that overrides the methods of one that says so says it again."""

@@ -80,7 +80,7 @@ class TrainedGenerator(GeneratedSamples):
         self.optimizer = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
         if kept:
             remember(self.optimizer, self.generator, kept["adam"])
-        self.every, self.drawn = settings.every, 0
+        self.lr, self.every, self.drawn = settings.lr, settings.every, 0
 
     def draw(self) -> Tensor:
         to_learn = torch.is_grad_enabled()
@@ -91,6 +91,8 @@ class TrainedGenerator(GeneratedSamples):
 
     def learn(self, loss: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr * self.haste
         # Only the generator: no gradient is formed for the weights of the models that judged it.
         loss.backward(inputs=list(self.generator.parameters()))
         self.optimizer.step()
