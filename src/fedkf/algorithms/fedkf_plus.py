@@ -42,7 +42,7 @@ class FedKFPlus(FedKF):
     continues: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    beta: float = option(1.0, "β, weight of the not-true loss on own samples", at_least=0)
+    beta: float = option(1.5, "β, weight of the not-true loss on own samples", at_least=0)
     scarcity: float = option(2.0, "a, how much more the pool counts for few classes", at_least=0)
     pool: int = option(512, "samples that a turn distils on, or fewer if it is short", at_least=1)
     warped: float = option(0.5, "share of the pool warped from own samples", at_least=0, at_most=1)
