@@ -48,9 +48,39 @@ def test_configurations_may_be_in_the_grid(tmp_path: Path) -> None:
     assert [plan.config.data.source for plan in plans] == ["digits", "letters"]
 
 
+def test_variants_are_named_settings_beside_a_grid(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+base: digits
+variants:
+  FedAvg: {algorithm.name: fedavg}
+  mild: {algorithm: {name: fedprox, mu: 0.01}}
+grid: {federation.seed: [0, 1]}
+""",
+    )
+    read_suite = suite.read(path)
+    assert read_suite.keys == ["variant", "federation.seed"]
+    assert [p.name for p in read_suite.plans][:3] == [
+        "FedAvg,seed=0",
+        "FedAvg,seed=1",
+        "mild,seed=0",
+    ]
+    last = read_suite.plans[-1].config
+    assert (last.algorithm.name, last.federation.seed) == ("fedprox", 1)
+    assert last.algorithm.model_dump()["mu"] == 0.01
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("variants: []", "variants must map names to settings"),
+        ("variants: {a: 3}", "variants must map names to settings"),
+        (
+            "variants: {a: {data.alpha: 1}}\ngrid: {data.alpha: [1]}",
+            "in the grid and in the variant a",
+        ),
+        ("variants: {a: {}}\nsearch: {}", "nothing to search"),
         ("[1, 2]", "must hold `base:`"),
         ("base: digits\nrounds: 3", "must hold `base:`"),
         ("base: digits\ngrid: {data.alpha: 0.1}", "grid must map keys to lists"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedkf.metrics import METRICS, PAPER
-from fedkf.paper.grid import ROW, label, solution
+from fedkf.paper.grid import ROW, label, row_key, solution
 from fedkf.paper.tables import Cell, Column, ResultTable, metric_column, number
 from fedkf.runs.collect import READOUTS, Group, difference, differences
 from fedkf.runs.statistics import CHANCE, Difference, ground, words
@@ -17,8 +17,8 @@ STAR = "*"
 
 
 def rest(group: Group) -> dict[str, Any]:
-    """A group's place in the grid, its algorithm aside."""
-    return {key: value for key, value in group.point.items() if key != ROW}
+    """A group's place in the grid, its algorithm or variant aside."""
+    return {key: value for key, value in group.point.items() if key != row_key(group.point)}
 
 
 def data_settings(point: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,10 +31,11 @@ def baseline(group: Group, groups: Sequence[Group]) -> Group | None:
 
     Where the grid holds no algorithms, it is the first group on the same data.
     """
-    if ROW in group.point:
-        names = [str(g.point[ROW]) for g in groups]
+    row = row_key(group.point)
+    if row in group.point:
+        names = [str(g.point[row]) for g in groups]
         name = BASELINE if BASELINE in names else names[0]
-        found = [g for g in groups if g.point[ROW] == name and rest(g) == rest(group)]
+        found = [g for g in groups if g.point[row] == name and rest(g) == rest(group)]
     else:
         own = data_settings(group.point)
         found = [g for g in groups if data_settings(g.point) == own]
@@ -91,13 +92,15 @@ def place(group: Group) -> str:
 
 
 def row_name(group: Group, readout: str) -> str:
-    return solution(str(group.point[ROW]), readout) if ROW in group.point else readout.upper()
+    row = row_key(group.point)
+    return solution(str(group.point[row]), readout) if row in group.point else readout.upper()
 
 
 def base_name(base: Group) -> str:
     """How the baseline is called in a note."""
-    if ROW in base.point:
-        return solution(str(base.point[ROW]), "aca").removesuffix(" (ACA)")
+    row = row_key(base.point)
+    if row in base.point:
+        return solution(str(base.point[row]), "aca").removesuffix(" (ACA)")
     return place(base) or "the first"
 
 

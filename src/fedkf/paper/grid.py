@@ -12,6 +12,12 @@ from fedkf.paper.tables import Cell, Column, ResultTable, metric_column
 from fedkf.runs.collect import Group, readouts_of
 
 ROW = "algorithm.name"
+VARIANT = "variant"
+
+
+def row_key(point: Mapping[str, Any]) -> str:
+    """What goes down a table: algorithms, or variants where the grid holds no algorithms."""
+    return VARIANT if VARIANT in point and ROW not in point else ROW
 
 
 def solution(algorithm: str, readout: str) -> str:
@@ -22,7 +28,7 @@ def solution(algorithm: str, readout: str) -> str:
 def label(key: str, value: Any) -> str:
     """A column's group: `α = 0.1`."""
     short = SETTINGS.get(key, key.removeprefix("federation.").removeprefix("data."))
-    return str(value) if key == "config" else f"{short} = {value}"
+    return str(value) if key in ("config", VARIANT) else f"{short} = {value}"
 
 
 def grid_table(
@@ -35,14 +41,14 @@ def grid_table(
     """Mean ± std of each metric, of all unless some are named.
 
     `published` is by algorithm, readout, column's group and metric. Where the grid holds no
-    algorithms, rows are the readouts alone.
+    algorithms, rows are the variants, or the readouts alone.
     """
     across: dict[str, dict[str, Group]] = {}
     for group in groups:
-        rest = {k: v for k, v in group.point.items() if k != ROW}
-        name = ", ".join(label(k, v) for k, v in rest.items())
-        across.setdefault(name, {})[str(group.point.get(ROW, ""))] = group
-    algorithms = list(dict.fromkeys(str(g.point.get(ROW, "")) for g in groups))
+        row = row_key(group.point)
+        name = ", ".join(label(k, v) for k, v in group.point.items() if k != row)
+        across.setdefault(name, {})[str(group.point.get(row, ""))] = group
+    algorithms = list(dict.fromkeys(str(g.point.get(row_key(g.point), "")) for g in groups))
     readouts = readouts_of(groups)
     columns: list[Column] = []
     rows: dict[str, list[Cell]] = {}

@@ -27,6 +27,7 @@ from fedkf.runs.store import RunFolder
 
 MOST_RUNS = 10_000
 SEEDS = ("federation.seed", "data.seed")
+SECTIONS = {"base", "grid", "variants", "search"}
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,13 @@ class Suite:
 
 
 def read(path: Path) -> Suite:
-    """A suite from a YAML file with `base:`, `grid:` and, where it may be tuned, `search:`."""
+    """A suite from a YAML file with `base:`, `grid:` and perhaps `variants:` or `search:`."""
     content = read_yaml(path)
-    if not isinstance(content, dict) or not set(content) <= {"base", "grid", "search"}:
+    if not isinstance(content, dict) or not set(content) <= SECTIONS:
         raise UserError(
             f"{path} must hold `base:` (a configuration) and `grid:` (key → values), and nothing "
-            "else but `search:` (what `fedkf sweep --search` may change)"
+            "else but `variants:` (name → settings) or `search:` (what `fedkf sweep --search` may "
+            "change)"
         )
     base, grid = content.get("base"), content.get("grid", {})
     if isinstance(base, dict):
@@ -106,7 +108,29 @@ def read(path: Path) -> Suite:
         raise UserError(f"{path}: base is {name!r}; it must name a preset or a file")
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
         raise UserError(f"{path}: grid must map keys to lists of values, such as data.alpha: [0.1]")
-    return replace(expand(name, overrides, grid), search=content.get("search"))
+    if "variants" not in content:
+        return replace(expand(name, overrides, grid), search=content.get("search"))
+    if "search" in content:
+        raise UserError(f"{path}: variants are settled, so that there is nothing to search beside")
+    suites = [
+        expand(name, {**overrides, **settings}, {"variant": [variant], **grid})
+        for variant, settings in variants_of(content["variants"], grid, path).items()
+    ]
+    return Suite(suites[0].keys, [plan for suite in suites for plan in suite.plans], name)
+
+
+def variants_of(content: Any, grid: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """Named settings that are no grid, such as what one algorithm alone has."""
+    known = isinstance(content, dict) and content
+    if not known or not all(isinstance(v, dict) or v is None for v in content.values()):
+        raise UserError(
+            f"{path}: variants must map names to settings, such as mild: {{algorithm.mu: 0.01}}"
+        )
+    found = {str(name): dotted(settings or {}) for name, settings in content.items()}
+    for name, settings in found.items():
+        if twice := sorted(settings.keys() & grid.keys()):
+            raise UserError(f"{path}: {twice[0]} is in the grid and in the variant {name}")
+    return found
 
 
 def expand(
@@ -128,7 +152,7 @@ def expand(
 def make_plan(base: str | None, overrides: Mapping[str, Any], point: Mapping[str, Any]) -> Plan:
     """The run at one point of a grid."""
     content, _ = configuration.read(point.get("config", base))
-    own = {key: value for key, value in point.items() if key != "config"}
+    own = {key: value for key, value in point.items() if key not in ("config", "variant")}
     config = configuration.resolve(content, {**overrides, **own, "engine.workers": 0})
     return Plan(name_of(point), point, config)
 
@@ -138,7 +162,7 @@ def name_of(point: Mapping[str, Any]) -> str:
     parts = []
     for key, value in point.items():
         text = re.sub(r"[^\w.+-]+", ".", str(value))
-        bare = key in ("algorithm.name", "config")
+        bare = key in ("algorithm.name", "config", "variant")
         label = key.replace("federation.", "").replace("data.seed", "data-seed").split(".")[-1]
         parts.append(text if bare else f"{label}={text}")
     return ",".join(parts) or "run"
