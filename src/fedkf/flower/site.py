@@ -31,8 +31,9 @@ from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal, incoming
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import explain
+from fedkf.runs.data_keys import Section
 from fedkf.runs.documents import parse_yaml, read_yaml
-from fedkf.runs.schema import Config, Section
+from fedkf.runs.schema import Config
 from fedkf.runs.setup import make_algorithm, make_data, settle
 
 VARIABLE = "FEDKF_SITE"

@@ -20,7 +20,8 @@ from fedkf.data.split import split, usable
 if TYPE_CHECKING:
     from fedkf.core.ledger import Ledger
     from fedkf.data.source import Source
-    from fedkf.runs.schema import Config, Data
+    from fedkf.runs.data_keys import Data
+    from fedkf.runs.schema import Config
 
 
 def reading_of(settings: Data, least_classes: int = 2) -> Reading:

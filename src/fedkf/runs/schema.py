@@ -7,140 +7,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fedkf.data.reading import MISSING_VALUES
 from fedkf.engines.registry import ENGINES
+from fedkf.runs.data_keys import (
+    Count,
+    Data,
+    Fraction,
+    Length,
+    NotNegative,
+    Partition,
+    Positive,
+    Processors,
+    Section,
+    Seed,
+)
 
 Fidelity = Literal["text", "released"]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
-Population = Annotated[int, Field(ge=1, le=10**6)]
-Length = Annotated[int, Field(ge=1, le=10**5)]
-"""Of something that is held in memory, such as a side of an image or a layer."""
-Processors = Annotated[int, Field(ge=1, le=1024)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-TASKS = ("classification", "binary", "regression", "survival")
-Columns = Annotated[list[str], Field(max_length=10**5)]
-Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, strict about types, no unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Data(Section):
-    """The samples and how they are divided over clients."""
-
-    source: str = Field(
-        "digits",
-        description="digits (embedded), npz, folder, table, signals, a name of "
-        "`fedkf data list` or module:object",
-    )
-    path: str | None = Field(None, description="file or folder, also looked for in FEDKF_DATA")
-    limit: Count | Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="at most so many samples of each class, or below 1 that share of them"
-    )
-    image_size: Length | None = Field(None, description="resize images to this many pixels square")
-    mean: list[Finite] | None = Field(
-        None, description="normalisation, a number or one per channel; images 0.5, else 0"
-    )
-    std: list[Positive] | None = Field(
-        None, description="normalisation, a number or one per channel; images 0.5, else 1"
-    )
-    task: str = Field(
-        "classification",
-        description="classification, binary, regression, survival or package.module:Class",
-    )
-    class_names: list[str] | None = Field(None, description="in the order of the labels")
-    class_weights: Literal["none", "balanced"] | list[Positive] = Field(
-        "none", description="in the loss: none, balanced (by a client's own counts) or numbers"
-    )
-    partition: Partition | None = Field(
-        None, description="iid, dirichlet, dirichlet-balanced, classes, quantity or natural"
-    )
-    alpha: Positive = Field(0.1, description="concentration of the Dirichlet; smaller is harder")
-    clients: Population = Field(20, description="K, the number of clients")
-    classes_per_client: Population = Field(2, description="for the partition `classes`")
-    shift: list[Literal["rotate", "noise", "contrast"]] = Field(
-        [], description="what differs between clients beside labels: rotate, noise, contrast"
-    )
-    shift_strength: Fraction = Field(0.5, description="of the shift, up to 1")
-    min_samples: Count = Field(1, description="a client with fewer takes from the largest one")
-    train_fraction: Fraction = Field(0.8, description="of each client's samples; the rest tests")
-    seed: Seed = Field(0, description="of the partition and the split")
-    split: Literal["random", "stratified", "given"] | None = Field(
-        None, description="into training and test: random, stratified or given (by the source)"
-    )
-    split_by: str | None = Field(
-        None, description="column or array, such as a patient's id, of which none is on both sides"
-    )
-    scaling: Literal["federated", "site", "none"] | None = Field(
-        None, description="of tables and signals: federated (agreed mean and std), site or none"
-    )
-    target: str | list[str] | None = Field(
-        None, description="column of a table that is predicted; for survival [time, event]"
-    )
-    positive: str | int | None = Field(
-        None, description="what of the target counts as 1: a value, or such as '>0'"
-    )
-    site: str | None = Field(
-        None, description="column that names the site, or a pattern of file names"
-    )
-    columns: Columns | None = Field(None, description="inputs of a table; none means all others")
-    categorical: Columns = Field([], description="columns whose numbers are categories")
-    categories: dict[str, list[str]] | None = Field(
-        None, description="values of each categorical column, the same at all sites"
-    )
-    missing: Literal["indicator", "mean", "drop"] = Field(
-        "indicator", description="the mean and a column that tells, the mean, or drop the row"
-    )
-    indicators: Columns | None = Field(
-        None, description="columns that tell what was missing; none means where anything is"
-    )
-    missing_values: list[str] = Field(
-        [*MISSING_VALUES], description="cells of a table that stand for nothing measured"
-    )
-    window: Count | None = Field(None, description="rows of a recording that make one sample")
-    stride: Count | None = Field(None, description="rows from one window to the next; none: window")
-    proxy: float | str | None = Field(
-        None,
-        description="unlabelled data for the server: a share of the source that no client gets, "
-        "digits, an .npz, a folder or package.module:object",
-    )
-
-    @field_validator("proxy", mode="before")
-    @classmethod
-    def _share_or_name(cls, value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (value is None or isinstance(value, str) or (number and 0 < value < 1)):
-            raise ValueError(
-                "must be a share between 0 and 1, digits, the path of an .npz file or a folder, "
-                "or package.module:object"
-            )
-        return value
-
-    @field_validator("task")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value not in TASKS and ":" not in value:
-            raise ValueError(f"must be {', '.join(TASKS)} or package.module:Class")
-        return value
-
-    @field_validator("class_names")
-    @classmethod
-    def _distinct(cls, value: list[str] | None) -> list[str] | None:
-        if value is not None and len(set(value)) < len(value):
-            raise ValueError("must be names that all differ")
-        return value
-
-    @field_validator("mean", "std", mode="before")
-    @classmethod
-    def _one_number(cls, value: Any) -> Any:
-        return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 class Model(Section):
