@@ -75,13 +75,15 @@ def reproduce(
         return
     if what not in whats:
         raise UserError(f"reproduce: no {what!r}; {nearest(what, [*whats, 'list'])}")
-    chosen = choose(scale, data or [], parse_set(set_ or []), seeds, algorithm or [])
+    chosen = choose(
+        scale, data or [], parse_set(set_ or []), seeds, algorithm or [], scales_of(what)
+    )
     folder = out_ or Path("runs") / f"reproduce-{scale}"
     refuse_file(folder)
     if what == DISTILLATION:
         reproduce_distillation(chosen, folder, quiet)
         return
-    plans = needed_runs(what, chosen)
+    plans = needed_runs(what, chosen, existing)
     if existing:
         finished = existing_runs(plans, [folder, *([records] if records else [])])
         failures: list[Failure] = []
@@ -123,8 +125,16 @@ def show_list(whats: Mapping[str, str]) -> None:
         show(f"--scale {scale.name}: {scale.about}")
 
 
-def needed_runs(what: str, scale: Scale) -> list[Plan]:
-    """The runs that a table or figure is made of; methods that are not there are named."""
+def scales_of(what: str) -> Mapping[str, Scale]:
+    """The scales at which something is repeated."""
+    from fedkf.paper.experiments import EXPERIMENTS
+    from fedkf.paper.scales import SCALES
+
+    return EXPERIMENTS[what].scales if what in EXPERIMENTS else SCALES
+
+
+def needed_runs(what: str, scale: Scale, existing: bool) -> list[Plan]:
+    """The runs that a table or figure is made of; methods and data not there are named."""
     from fedkf.paper.experiments import EXPERIMENTS
     from fedkf.paper.scales import installed
 
@@ -132,7 +142,13 @@ def needed_runs(what: str, scale: Scale) -> list[Plan]:
     if experiment.compares_methods:
         for sentence in installed(scale.methods)[1]:
             say(sentence)
-    return experiment.plans(scale)
+    plans = experiment.plans(scale)
+    if existing or experiment.here is None:  # records are enough for what is there already
+        return plans
+    plans, absent = experiment.here(plans)
+    for sentence in absent:
+        say(sentence)
+    return plans
 
 
 def show_results(what: str, groups: Sequence[Group], scale: Scale, folder: Path) -> None:

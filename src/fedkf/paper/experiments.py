@@ -5,8 +5,7 @@ The runs have the same names whatever they are asked for, so that one folder ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 from fedkf.charts.chart import Axis
 from fedkf.charts.labels import algorithm_label
 from fedkf.core.records import Partition
-from fedkf.paper import analyses, figures, findings, pace, published, speed
+from fedkf.paper import analyses, figures, findings, pace, published, sites, speed
 from fedkf.paper.analyses import CURVES_ALPHA, by_config
+from fedkf.paper.experiment import Experiment, Report, only_tables
 from fedkf.paper.grid import ROW, label
 from fedkf.paper.published import DATA, Published
 from fedkf.paper.scales import Scale, installed, main_plans, plans
@@ -24,33 +24,6 @@ from fedkf.runs.collect import READOUTS, Group
 from fedkf.runs.suite import Plan
 
 AMP = Axis("AMP", percent=True)
-
-
-@dataclass
-class Report:
-    """What came out: tables, files of figures, sentences."""
-
-    tables: Sequence[ResultTable] = ()
-    figures: list[Path] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-
-
-Make = Callable[[Sequence[Group], Scale, Path], Report]
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A table or figure: its runs, and how the report is made of them."""
-
-    about: str
-    plans: Callable[[Scale], list[Plan]]
-    report: Make
-    compares_methods: bool = True
-
-
-def only_tables(make: Callable[[Sequence[Group], Scale], list[ResultTable]]) -> Make:
-    """A report of tables alone."""
-    return lambda groups, scale, folder: Report(make(groups, scale))
 
 
 def timed(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
@@ -345,4 +318,11 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     ),
     "rate-sweep": Experiment("FedAvg's AMP against C", rate_sweep_plans, rate_sweep, False),
     "findings": Experiment("F1 to F6, on the paper's numbers and on ours", main_plans, judged),
+    "sites": Experiment(
+        "seven federations of people, patients, hospitals, wards and styles",
+        sites.site_plans,
+        only_tables(sites.tables),
+        scales=sites.SCALES,
+        here=sites.those_here,
+    ),
 }

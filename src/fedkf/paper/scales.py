@@ -108,11 +108,12 @@ def choose(
     overrides: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     methods: Sequence[str] = (),
+    scales: Mapping[str, Scale] = SCALES,
 ) -> Scale:
     """A scale, with other data, settings, seeds or algorithms where they are given."""
-    if name not in SCALES:
-        raise UserError(f"--scale {name}: {nearest(name, SCALES)}")
-    scale = SCALES[name]
+    if name not in scales:
+        raise UserError(f"--scale {name}: {nearest(name, scales)}")
+    scale = scales[name]
     changed: dict[str, Any] = {"overrides": {**scale.overrides, **(overrides or {})}}
     about = [scale.about] if not configs else [f"{', '.join(configs)} as in `{name}`"]
     about += [f"{key} = {value}" for key, value in (overrides or {}).items()]
