@@ -74,10 +74,10 @@ def test_a_result_offers_history_models_and_summary(settings: Settings) -> None:
 
     result = fedkf.run(settings, algorithm="fedavg")
     assert len(result.history) == 3
-    model = result.models["oca"]
-    assert not model.training
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, result.weights["oca"][name])
+    for model in (result.raw_models["oca"], result.models["oca"].model):
+        assert not model.training
+        for name, tensor in model.state_dict().items():
+            assert torch.equal(tensor, result.weights["oca"][name])
 
 
 def test_an_instance_follows_the_fidelity_but_for_what_it_was_given(

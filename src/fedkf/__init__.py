@@ -11,13 +11,18 @@ __all__ = [
     "FedKF",
     "FedkfError",
     "Observer",
+    "Result",
+    "Trained",
     "UserError",
+    "evaluate",
+    "export",
     "load",
     "metrics",
     "personal_model",
     "personalize",
     "run",
 ]
+"""What is public, and kept: a test notices when a name goes or a signature changes."""
 
 if TYPE_CHECKING:
     from fedkf import algorithms as algorithms
@@ -31,7 +36,11 @@ if TYPE_CHECKING:
     from fedkf.core.federation import Observer as Observer
     from fedkf.runs.personal import personal_model as personal_model
     from fedkf.runs.personalize import personalize as personalize
+    from fedkf.runs.result import Result as Result
+    from fedkf.runs.trained import Trained as Trained
     from fedkf.runs.trained import load as load
+    from fedkf.runs.usage import evaluate as evaluate
+    from fedkf.runs.usage import export as export
 
 _HOMES = {
     "Algorithm": "fedkf.core.algorithm",
@@ -39,7 +48,11 @@ _HOMES = {
     "FedKF": "fedkf.algorithms.fedkf",
     "FedkfError": "fedkf.core.errors",
     "Observer": "fedkf.core.federation",
+    "Result": "fedkf.runs.result",
+    "Trained": "fedkf.runs.trained",
     "UserError": "fedkf.core.errors",
+    "evaluate": "fedkf.runs.usage",
+    "export": "fedkf.runs.usage",
     "load": "fedkf.runs.trained",
     "personal_model": "fedkf.runs.personal",
     "personalize": "fedkf.runs.personalize",
@@ -56,3 +69,8 @@ def __getattr__(name: str) -> Any:
     if name in ("metrics", "algorithms", "flower"):
         return importlib.import_module(f"fedkf.{name}")
     raise AttributeError(f"module 'fedkf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, for those who look with the tab key."""
+    return sorted([*__all__, "__version__", "algorithms", "flower"])

@@ -11,8 +11,6 @@ from fedkf.cli.consoles import say, show
 from fedkf.cli.options import RunArgument, refuse_file
 from fedkf.core.errors import UserError, nearest
 
-FORMATS = ("safetensors", "torch", "onnx")
-
 
 def export(
     run: RunArgument,
@@ -35,8 +33,8 @@ def export(
 
     formats, folder = format_ or ["safetensors", "torch"], out_ or run / "export"
     for name in formats:
-        if name not in FORMATS:
-            raise UserError(f"--format {name}: {nearest(name, FORMATS)}")
+        if name not in trained.FORMATS:
+            raise UserError(f"--format {name}: {nearest(name, trained.FORMATS)}")
     refuse_file(folder)
     if readout == "personal":
         model, name = personal_model(run, client, say=say), file_name(client)

@@ -61,6 +61,9 @@ def arrays_of(
     data: Any, where: str, task: str = "classification"
 ) -> tuple[np.ndarray[Any, Any], Any, list[str] | None]:
     """All samples and labels of a Dataset, and its classes' names if it has them."""
+    if is_pair_of_arrays(data):
+        inputs, labels = (as_array(part, where) for part in data)
+        return inputs, labels, None
     classes = find(task).labelled()
     label: Callable[[Any], Any] = whole_number if classes else number
     try:
@@ -87,6 +90,12 @@ def arrays_of(
         raise UserError(f"{where}: samples differ in shape, such as {shapes[0]} and {shapes[1]}")
     names = getattr(data, "classes", None) if classes else None
     return np.stack(inputs), np.array(labels), [str(n) for n in names] if names else None
+
+
+def is_pair_of_arrays(data: Any) -> bool:
+    """Whether these are inputs and labels, rather than a Dataset with two samples."""
+    arrays = (torch.Tensor, np.ndarray)
+    return isinstance(data, tuple) and len(data) == 2 and all(isinstance(d, arrays) for d in data)
 
 
 def whole_number(y: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 
 from fedkf.core.errors import UserError
 from fedkf.data import sources
-from fedkf.data.federated import as_floats
-from fedkf.data.source import Say
+from fedkf.data.datasets import from_object
+from fedkf.data.federated import FederatedData, as_floats
+from fedkf.data.source import Say, Source
 from fedkf.data.targets import Targets
 from fedkf.metrics import METRICS
 from fedkf.runs.comparison import trained_alone
@@ -40,12 +42,23 @@ def assess(
             raise UserError(f"{run} trained every client alone, so it has no model for --data")
         result = own_models(folder, readout)
     else:
-        trained = load(run, readout)
-        if data is not None:
-            result = evaluate(trained, new_groups(trained, data, say), trained.class_names)
-        else:
-            result = evaluate(trained.model, own_groups(folder, say), trained.class_names)
+        result = judge(load(run, readout), data, lambda: own_data(folder, say), say)
     return {"run": str(run), "readout": readout, **result}
+
+
+def judge(
+    trained: Trained,
+    data: Any,
+    own: Callable[[], FederatedData],
+    say: Say = lambda text: None,
+) -> dict[str, Any]:
+    """What a model does for each client and class: on new data, or on its own clients' test part.
+
+    New data is a path, or whatever `fedkf.run` takes as `clients` or `dataset`.
+    """
+    if data is not None:
+        return evaluate(trained, new_groups(trained, data, say), trained.class_names)
+    return evaluate(trained.model, tested_groups(own()), trained.class_names)
 
 
 def add_mixtures(result: dict[str, Any], count: int) -> None:
@@ -67,32 +80,32 @@ def own_models(folder: RunFolder, readout: str) -> dict[str, Any]:
     return {**{key: score[key] for key in METRICS if key in score}, "clients": rows}
 
 
-def own_groups(folder: RunFolder, say: Say) -> list[Group]:
-    """The test samples of the run's own clients."""
+def own_data(folder: RunFolder, say: Say, given: Source | None = None) -> FederatedData:
+    """The data of the run's own clients."""
     config = folder.config()
     if config is None:
         raise UserError(f"{folder.path} holds no config.yaml, so its data is unknown; give --data")
-    _, data = data_of(folder, config, say)
+    return data_of(folder, config, say, given)[1]
+
+
+def tested_groups(data: FederatedData) -> list[Group]:
+    """The test samples of each client, prepared as for training."""
     parts = [(name, data.client(k)) for k, name in enumerate(data.names)]
     return [(name, part.test_images, part.test_labels) for name, part in parts]
 
 
-def new_groups(trained: Trained, path: Path, say: Say) -> list[Group]:
+def new_groups(trained: Trained, data: Any, say: Say) -> list[Group]:
     """New data as groups by owner, or as one group; inputs as the trained model takes them."""
-    kind = "folder" if path.is_dir() else "npz"
     image = len(trained.shape) == 3
-    if kind == "folder" and not image:
-        raise UserError(f"the model takes inputs of shape {list(trained.shape)}, not images")
-    square = image and trained.shape[1] == trained.shape[2]
-    size = trained.shape[1] if kind == "folder" and square else None
-    wanted = Targets(trained.objective.name, trained.class_names or None, least_classes=1)
-    source = sources.load(kind, str(path), wanted, size, say)
+    named = isinstance(data, str | Path)
+    source = read_new(trained, Path(data), say) if named else given(trained, data)
+    where = data if named else "data"
     if source.images != image or (not image and source.inputs.shape[1:] != trained.shape):
         shape = list(source.inputs.shape[1:])
-        raise UserError(f"{path} has inputs of shape {shape}, not {list(trained.shape)}")
+        raise UserError(f"{where} has inputs of shape {shape}, not {list(trained.shape)}")
     everything = np.arange(len(source.labels))
     owners = np.zeros_like(everything) if source.owners is None else source.owners
-    names = list(source.owner_names) or [path.name]
+    names = list(source.owner_names) or [Path(where).name]
     groups = []
     for k, name in enumerate(names):
         chosen = everything[owners == k]
@@ -100,3 +113,24 @@ def new_groups(trained: Trained, path: Path, say: Say) -> list[Group]:
         x = with_channels(x, trained.shape[0]) if image else x
         groups.append((name, x, torch.from_numpy(source.labels[chosen])))
     return groups
+
+
+def wanted(trained: Trained) -> Targets:
+    """Labels as the model was trained for; one class is enough to test."""
+    return Targets(trained.objective.name, trained.class_names or None, least_classes=1)
+
+
+def given(trained: Trained, data: Any) -> Source:
+    """Samples that were given as objects."""
+    return from_object(data, "data", wanted(trained))
+
+
+def read_new(trained: Trained, path: Path, say: Say) -> Source:
+    """Samples from an .npz file or a folder of images."""
+    kind = "folder" if path.is_dir() else "npz"
+    image = len(trained.shape) == 3
+    if kind == "folder" and not image:
+        raise UserError(f"the model takes inputs of shape {list(trained.shape)}, not images")
+    square = image and trained.shape[1] == trained.shape[2]
+    size = trained.shape[1] if kind == "folder" and square else None
+    return sources.load(kind, str(path), wanted(trained), size, say)

@@ -25,6 +25,7 @@ from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.config import flatten, refuse_changes
 from fedkf.runs.division import agreement
 from fedkf.runs.engines import check_engine, make_engine
+from fedkf.runs.personalize import data_of
 from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise, write_models
 from fedkf.runs.schema import Config
@@ -180,7 +181,8 @@ def execute(
         if existing and run.finished() and len(run.rounds()) >= config.federation.rounds:
             refuse_changes(existing, config, settled=False)
             say("this run is already finished")
-            return read_result(run, existing, given)
+            whole = existing
+            return read_result(run, whole, given, lambda: data_of(run, whole, say, given.source)[1])
         check_engine(config)
         check_proxy(config, given.algorithm or make_algorithm(config))
         if config.output.log is not None:
@@ -199,7 +201,7 @@ def execute(
         with experiment.open(lambda: as_json(data)):
             host = experiment.assembly.host_of(data, experiment.states)
             experiment.finish(experiment.train(make_engine(config, host, data, say)))
-        return read_result(run, config, given)
+        return read_result(run, config, given, lambda: data)
 
 
 def traced(assembly: Assembly) -> dict[str, str]:

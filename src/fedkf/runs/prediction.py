@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from fedkf.core.errors import UserError
 from fedkf.data.folder import open_image
@@ -15,13 +16,15 @@ from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, load
 
 
-def shared_model(run: Path, readout: str, purpose: str) -> Trained:
+def shared_model(
+    run: Path, readout: str, purpose: str, model: Callable[..., nn.Module] | None = None
+) -> Trained:
     """The model of a run that has one for all clients, or a sentence; `purpose` is a verb in it."""
     if trained_alone(RunFolder(run)):
         raise UserError(
             f"{run} trained every client alone, so there is no shared model to {purpose}"
         )
-    return load(run, readout)
+    return load(run, readout, model)
 
 
 def classify(trained: Trained, images: Sequence[Path]) -> list[dict[str, Any]]:

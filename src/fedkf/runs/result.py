@@ -8,31 +8,44 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedkf import algorithms
 from fedkf.core.algorithm import Algorithm
-from fedkf.core.errors import UserError
+from fedkf.core.errors import UserError, nearest
 from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Weights, write_atomically
 from fedkf.core.records import Round, Summary, best_round
 from fedkf.metrics import METRICS
+from fedkf.runs.assessment import judge
+from fedkf.runs.display import as_html, as_text
 from fedkf.runs.manifest import digest
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, model_factory
 from fedkf.runs.store import RunFolder
-from fedkf.runs.trained import read_card, read_weights
+from fedkf.runs.trained import Trained, read_card, read_weights
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from fedkf.data.federated import FederatedData
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run: its folder, history, summary, models, and how the data was divided."""
+    """A finished run: its folder, history, summary, models, and how the data was divided.
+
+    `print` it for a table; in a notebook it shows itself with its curves.
+    """
 
     folder: Path
     rounds: list[Round]
     summary: dict[str, Any]
     weights: dict[str, Weights]
+    """The readouts' tensors, raw: they expect inputs that are normalised already."""
     make_model: Callable[[], nn.Module]
+    about: dict[str, Any]
+    """What models/model.json says: the inputs' shape, normalisation, names of classes."""
+    data: Callable[[], FederatedData]
+    """The clients' data, prepared as for training, where it can still be had."""
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
@@ -46,13 +59,41 @@ class Result:
         return content
 
     @cached_property
-    def models(self) -> dict[str, nn.Module]:
-        """The readouts "aca" and "oca" as modules, ready for evaluation."""
+    def models(self) -> dict[str, Trained]:
+        """The readouts "aca" and "oca", ready for use: they normalise their inputs themselves."""
+        return {name: Trained(model, self.about) for name, model in self.raw_models.items()}
+
+    @cached_property
+    def raw_models(self) -> dict[str, nn.Module]:
+        """The same as the modules that were trained, for inputs that are normalised already."""
         built = {}
         for name, weights in self.weights.items():
             built[name] = self.make_model().eval()
             built[name].load_state_dict(weights)
         return built
+
+    def trained(self, readout: str = "oca", purpose: str = "use") -> Trained:
+        """The shared model of a readout, or a sentence that says why there is none."""
+        if not algorithms.shares_model(self.summary["algorithm"]):
+            raise UserError(f"every client trained alone: there is no shared model to {purpose}")
+        if readout not in self.weights:
+            raise UserError(f"no readout {readout!r}; {nearest(readout, list(self.weights))}")
+        return self.models[readout]
+
+    def predict(self, inputs: Any, readout: str = "oca") -> list[tuple[str, float]]:
+        """The likeliest class of each input, as it comes (images in [0, 1]), and how sure."""
+        return self.trained(readout, "predict with").predict(inputs)
+
+    def evaluate(self, data: Any = None, readout: str = "oca") -> dict[str, Any]:
+        """What the model does for each client and class: see `fedkf.evaluate`."""
+        trained = self.trained(readout, "evaluate")
+        return {"run": str(self.folder), "readout": readout, **judge(trained, data, self.data)}
+
+    def __repr__(self) -> str:
+        return as_text(self.summary, self.rounds)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.summary, self.rounds, self.partition)
 
     def frame(self) -> Any:
         """A tidy table (pandas) with one row per evaluated round and readout."""
@@ -68,14 +109,17 @@ class Result:
         )
 
 
-def read_result(run: RunFolder, config: Config, given: Objects) -> Result:
-    """The result that a finished run's folder holds."""
+def read_result(
+    run: RunFolder, config: Config, given: Objects, data: Callable[[], FederatedData]
+) -> Result:
+    """The result that a finished run's folder holds; `data` gives the clients' data."""
     run.read_record("summary.json", Summary.read)
     card = read_card(run / "models")
     paths = sorted((run / "models").glob("*.safetensors"))
     weights = {path.stem: read_weights(path, card) for path in paths}
     make = model_factory(config, tuple(card["shape"]), len(card["class_names"]), given.model)
-    return Result(run.path, run.rounds(), run.read_json("summary.json"), weights, make)
+    summary = run.read_json("summary.json")
+    return Result(run.path, run.rounds(), summary, weights, make, card, data)
 
 
 def write_models(run: RunFolder, readouts: dict[str, Weights], about: dict[str, Any]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,12 +121,23 @@ class Trained(nn.Module):
         outputs: torch.Tensor = self.model(self.prepare(x))
         return outputs
 
-    def predict(self, x: torch.Tensor) -> list[tuple[str, float]]:
-        """The likeliest class of each input and its probability."""
+    def predict(self, x: Any) -> list[tuple[str, float]]:
+        """The likeliest class of each input and its probability; `x` is a tensor or an array."""
+        if not self.class_names:
+            raise UserError(
+                f"a model for data.task {self.objective.name} tells numbers, not classes; call it, "
+                "or its method `values`"
+            )
+        x = torch.as_tensor(x)
         with torch.no_grad():
             best = self.objective.logits(self(x)).softmax(1).max(1)
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [(self.class_names[k], p) for k, p in pairs]
+
+    def values(self, x: Any) -> torch.Tensor:
+        """What the task tells of each input: a class's number, a probability, a number, a risk."""
+        with torch.no_grad():
+            return self.objective.predict(self(torch.as_tensor(x)))
 
 
 def objective_of(about: Mapping[str, Any]) -> Objective:
@@ -166,6 +180,9 @@ def load(
     return Trained(module, about)
 
 
+FORMATS = ("safetensors", "torch", "onnx")
+
+
 def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> list[Path]:
     """Write the model; the files written.
 
@@ -193,27 +210,47 @@ def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> lis
     return written
 
 
+@contextmanager
+def quiet_exporter() -> Iterator[None]:
+    """Without what PyTorch's exporter says of its own insides and of packages nobody asked for."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
 def export_onnx(trained: Trained, example: torch.Tensor, path: Path) -> Path:
     try:
-        import onnx  # noqa: F401
+        import onnx
         import onnxscript  # noqa: F401
     except ImportError:
         raise UserError(
             "exporting to ONNX needs two more packages: pip install 'fedkf[onnx]'"
         ) from None
     try:
-        torch.onnx.export(
-            trained,
-            (example,),
-            path,
-            input_names=["inputs"],
-            output_names=["logits"],
-            dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
+        with quiet_exporter():
+            torch.onnx.export(
+                trained,
+                (example,),
+                path,
+                input_names=["inputs"],
+                output_names=["logits"],
+                dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise FedkfError(f"PyTorch cannot express this model in ONNX: {reason}") from error
+    made = onnx.load(path)
+    onnx.helper.set_model_props(
+        made, {"task": trained.objective.name, "class_names": json.dumps(trained.class_names)}
+    )
+    write_atomically(path, made.SerializeToString())
     return path

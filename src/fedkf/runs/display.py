@@ -1,0 +1,110 @@
+"""A result as people look at it: a table in a terminal, a table with curves in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from fedkf.core.records import Round
+from fedkf.metrics import METRICS, PAPER
+
+WIDTH, HEIGHT = 360, 120
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+
+
+def rows_of(summary: Mapping[str, Any]) -> list[list[str]]:
+    """A row of headings, then one per readout; the paper's metrics, so that it stays narrow."""
+    metrics = [METRICS[name] for name in PAPER]
+    rows = [["readout", *(metric.heading for metric in metrics)]]
+    for readout, score in summary["readouts"].items():
+        rows.append([readout.upper(), *(metric.show(score.get(metric.name)) for metric in metrics)])
+    return rows
+
+
+def title(summary: Mapping[str, Any], rounds: Sequence[Round]) -> str:
+    """What was run, in a line."""
+    count = summary["rounds"]
+    clients = max((len(s.clients) for s in (rounds[-1].readouts or {}).values()), default=0)
+    told = f", {clients} clients" if clients else ""
+    word = "round" if count == 1 else "rounds"
+    return f"{summary['algorithm']}: {count} {word}, seed {summary['seed']}{told}"
+
+
+def as_text(summary: Mapping[str, Any], rounds: Sequence[Round]) -> str:
+    """A small table; never the weights."""
+    rows = rows_of(summary)
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+    return "\n".join([title(summary, rounds), *lines])
+
+
+def as_html(
+    summary: Mapping[str, Any], rounds: Sequence[Round], partition: Mapping[str, Any]
+) -> str:
+    """The table, the average and the worst client over the rounds, and every client's accuracy."""
+    head, *rest = rows_of(summary)
+    table = "".join(f"<th>{escape(text)}</th>" for text in head)
+    table = f"<tr>{table}</tr>" + "".join(
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rest
+    )
+    names = [str(client.get("name", "")) for client in partition.get("clients", [])]
+    return (
+        f"<p><b>{escape(title(summary, rounds))}</b></p><table>{table}</table>"
+        f"{curves(rounds)}{bars(rounds, names)}"
+    )
+
+
+def curves(rounds: Sequence[Round]) -> str:
+    """AMP (solid) and WLP (dashed) of each readout over the rounds."""
+    scored = [r for r in rounds if r.readouts]
+    if len(scored) < 2:
+        return ""
+    first, last = scored[0].round, scored[-1].round
+    lines, legend = [], []
+    for number, readout in enumerate(scored[-1].readouts or {}):
+        colour = COLOURS[number % len(COLOURS)]
+        for metric, dash in (("amp", ""), ("wlp", ' stroke-dasharray="4 3"')):
+            points = []
+            for r in scored:
+                score = (r.readouts or {}).get(readout)
+                value = None if score is None else score[metric]
+                if value is not None:
+                    x = WIDTH * (r.round - first) / (last - first)
+                    points.append(f"{x:.1f},{HEIGHT * (1 - value):.1f}")
+            line = f'<polyline fill="none" stroke="{colour}" points="{" ".join(points)}"{dash}/>'
+            lines.append(line)
+        legend.append(f'<span style="color:{colour}">{escape(readout.upper())}</span>')
+    words = f"accuracy, rounds {first} to {last}: average (solid) and worst client (dashed)"
+    return picture("".join(lines), f"{words}; {' '.join(legend)}")
+
+
+def bars(rounds: Sequence[Round], names: Sequence[str]) -> str:
+    """The accuracy of every client under the last round's overall model, worst first."""
+    scores = rounds[-1].readouts or {}
+    score = scores.get("oca") or next(iter(scores.values()), None)
+    pairs = [] if score is None else zip(score.clients, score.accuracy, strict=True)
+    known = sorted((a, k) for k, a in pairs if a is not None)
+    if not known:
+        return ""
+    step = WIDTH / len(known)
+    drawn = []
+    for place, (accuracy, client) in enumerate(known):
+        name = names[client] if client < len(names) else f"client {client}"
+        drawn.append(
+            f'<rect x="{place * step:.1f}" y="{HEIGHT * (1 - accuracy):.1f}" '
+            f'width="{max(0.5, step - 1):.1f}" height="{HEIGHT * accuracy:.1f}" '
+            f'fill="{COLOURS[0]}"><title>{escape(name)}: {100 * accuracy:.1f} %</title></rect>'
+        )
+    return picture("".join(drawn), "accuracy of every client, the worst first")
+
+
+def picture(content: str, caption: str) -> str:
+    """A drawing with a line around it and words below."""
+    return (
+        f'<figure style="display:inline-block;margin:8px"><svg width="{WIDTH}" height="{HEIGHT}" '
+        f'style="border:1px solid #999">{content}</svg><figcaption><small>{caption}</small>'
+        "</figcaption></figure>"
+    )
