@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from fedkf.algorithms.fedkf_plus import FedKFPlus
 from fedkf.core.algorithm import State, option
-from fedkf.core.payload import Payload
 from fedkf.core.arithmetic import towards
+from fedkf.core.payload import Payload
 from fedkf.distillation.pool import Pool, outputs_of
 from fedkf.models.lenet import LeNet5
 
@@ -85,7 +85,7 @@ class MovingTeacher(FedKFPlus):
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         new = super().aggregate(server, state, uploads)
         latest = server.overall or state["weights"]
-        old = state["moving"] if "moving" in state else latest
+        old = state["moving"] if "moving" in state else latest  # noqa: SIM401
         return new.replace(moving=towards(old, latest, 1 - self.memory))
 
 
