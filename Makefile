@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 LEAN := $(VENV)/.lean
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: setup demo test test-browser test-deployment fuzz lint format bench mutants clean
+.PHONY: setup demo test test-browser test-deployment fuzz lint format docs bench mutants clean
 
 setup: $(READY)
 
@@ -51,6 +51,11 @@ format: setup
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+# The documentation site, in build/docs; a broken link or a page left out fails.
+docs: setup
+	@NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open build/docs/index.html"
+
 # Flower and pfl are measured beside ours where BENCH_PYTHON names a Python that has them.
 bench: setup
 	@$(BIN)/python benchmarks/step.py
@@ -63,4 +68,4 @@ mutants: setup
 	@$(BIN)/python benchmarks/mutants $(NAMES)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
