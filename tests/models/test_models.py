@@ -10,13 +10,13 @@ from fedkf.core.errors import UserError
 from fedkf.models.features import features_and_logits
 from fedkf.models.generator import DCGAN, ImageGenerator, ReleasedGenerator
 from fedkf.models.lenet import LeNet5
-from fedkf.models.resnet import ResNet8
+from fedkf.models.resnet import QuarterResNet8, ResNet8
 
 SHAPES = [(1, 8, 8), (1, 16, 16), (1, 28, 28), (3, 32, 32), (2, 33, 45), (3, 64, 40)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kind", [LeNet5, ResNet8])
+@pytest.mark.parametrize("kind", [LeNet5, ResNet8, QuarterResNet8])
 def test_classifiers_take_any_image(kind: type[nn.Module], shape: tuple[int, ...]) -> None:
     model = kind(shape, 7)
     x = torch.randn(2, *shape)
@@ -46,6 +46,7 @@ def test_resnet_has_one_channel_a_group_and_no_bias_before_a_norm() -> None:
     weight = model.block3.conv2.weight
     assert weight.std().item() == pytest.approx((2 / (9 * 256)) ** 0.5, rel=0.02)
     assert ResNet8((3, 32, 32), 10, width=8).linear.in_features == 32
+    assert QuarterResNet8((3, 32, 32), 10).linear.in_features * 4 == model.linear.in_features
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -135,5 +135,7 @@ def test_models_are_refused_for_inputs_that_they_cannot_take(settings: Settings)
         with pytest.raises(UserError, match=words):
             fedkf.run(**small(settings, model, shape))
     images = {**settings, "model": {"name": "cnn1d"}}
-    with pytest.raises(UserError, match=r"cnn1d takes signals, .* lenet5, resnet8, mlp or"):
+    with pytest.raises(
+        UserError, match=r"cnn1d takes signals, .* lenet5, resnet8, resnet8-quarter, mlp or"
+    ):
         fedkf.run(images)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MODELS = {
     "lenet5": "fedkf.models.lenet:LeNet5",
     "resnet8": "fedkf.models.resnet:ResNet8",
+    "resnet8-quarter": "fedkf.models.resnet:QuarterResNet8",
     "cnn1d": "fedkf.models.cnn1d:CNN1d",
     "mlp": "fedkf.models.mlp:MLP",
 }
@@ -25,7 +26,7 @@ GENERATORS = {
     "signal": "fedkf.models.cnn1d:SignalGenerator",
     "mlp": "fedkf.models.mlp:VectorGenerator",
 }
-FOR_IMAGES = ("lenet5", "resnet8", "released", "dcgan")
+FOR_IMAGES = ("lenet5", "resnet8", "resnet8-quarter", "released", "dcgan")
 FOR_SIGNALS = ("cnn1d", "signal")
 
 
@@ -39,7 +40,7 @@ def check_model_for(name: str, shape: tuple[int, ...]) -> None:
     """Refuse a model that is made for inputs of another kind."""
     kind, takes = kind_of(shape), made_for(name)
     if takes not in (None, kind):
-        fits = {"images": "lenet5, resnet8, ", "signals": "cnn1d, "}.get(kind, "")
+        fits = {"images": "lenet5, resnet8, resnet8-quarter, ", "signals": "cnn1d, "}.get(kind, "")
         raise UserError(
             f"model.name: {name} takes {takes}, but inputs have shape {[*shape]}; {fits}mlp or a "
             "model of your own takes them"

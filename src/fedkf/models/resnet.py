@@ -63,3 +63,10 @@ class ResNet8(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classify(self.features(x))
+
+
+class QuarterResNet8(ResNet8):
+    """A quarter of the planes and about a tenth of the time on a CPU."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes, width=16)

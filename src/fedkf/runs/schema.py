@@ -27,7 +27,10 @@ Fidelity = Literal["text", "released"]
 class Model(Section):
     """The classifier that is learned."""
 
-    name: str = Field("lenet5", description="lenet5, resnet8, cnn1d, mlp or package.module:factory")
+    name: str = Field(
+        "lenet5",
+        description="lenet5, resnet8, resnet8-quarter, cnn1d, mlp or package.module:factory",
+    )
 
 
 class AlgorithmChoice(BaseModel):
