@@ -22,7 +22,7 @@ def test_classifiers_take_any_image(kind: type[nn.Module], shape: tuple[int, ...
     x = torch.randn(2, *shape)
     features, logits = features_and_logits(model, x)
     assert logits.shape == (2, 7)
-    assert features.shape == (2, 120 if kind is LeNet5 else 256)
+    assert features.shape == (2, {LeNet5: 120, ResNet8: 256, QuarterResNet8: 64}[kind])
     assert torch.equal(model(x), logits)
 
 
