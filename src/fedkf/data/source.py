@@ -91,12 +91,15 @@ def named(source: Source, class_names: Sequence[str] | None) -> Source:
 
 
 def retargeted(source: Source, targets: Targets, where: str) -> Source:
-    """A source of classes for another task of classes, or a sentence that says why not."""
+    """A source for another task with the same kind of targets, or a sentence that says why not."""
 
     def wrong(reason: str) -> UserError:
         return UserError(f"data.source: {where}: {reason}")
 
-    if not find(targets.task).labelled():
+    asked = find(targets.task)
+    if not asked.labelled():
+        if asked.targets == find(source.task).targets:
+            return replace(source, task=targets.task)
         raise wrong(f"its labels are classes, which data.task {targets.task} does not take")
     labels, names = replace(targets, class_names=source.class_names).read(source.labels, wrong)
     return replace(source, labels=labels, class_names=names, task=targets.task)

@@ -19,6 +19,7 @@ MODELS = {
     "resnet8-quarter": "fedkf.models.resnet:QuarterResNet8",
     "cnn1d": "fedkf.models.cnn1d:CNN1d",
     "mlp": "fedkf.models.mlp:MLP",
+    "linear": "fedkf.models.mlp:Linear",
 }
 GENERATORS = {
     "released": "fedkf.models.generator:ReleasedGenerator",

@@ -1,4 +1,4 @@
-"""A small classifier and a small generator for inputs that are not images."""
+"""Small classifiers and a small generator for inputs that are not images."""
 
 from __future__ import annotations
 
@@ -23,6 +23,24 @@ class MLP(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         return F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1)))))
+
+    def classify(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.linear(features)
+        return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classify(self.features(x))
+
+
+class Linear(nn.Module):
+    """A linear model, for tables with few rows; the features are the inputs."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(math.prod(shape), classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
 
     def classify(self, features: Tensor) -> Tensor:
         logits: Tensor = self.linear(features)

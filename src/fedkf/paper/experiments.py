@@ -13,7 +13,7 @@ from typing import Any
 from fedkf.charts.chart import Axis
 from fedkf.charts.labels import algorithm_label
 from fedkf.core.records import Partition
-from fedkf.paper import analyses, figures, findings, pace, published, sites, speed
+from fedkf.paper import analyses, figures, findings, flamby, pace, published, sites, speed
 from fedkf.paper.analyses import CURVES_ALPHA, by_config
 from fedkf.paper.experiment import Experiment, Report, only_tables
 from fedkf.paper.grid import ROW, label
@@ -323,6 +323,13 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         sites.site_plans,
         only_tables(sites.tables),
         scales=sites.SCALES,
+        here=sites.those_here,
+    ),
+    "flamby": Experiment(
+        "two federations of hospitals with FLamby's protocol, beside its numbers",
+        flamby.flamby_plans,
+        only_tables(flamby.tables),
+        scales=flamby.SCALES,
         here=sites.those_here,
     ),
 }

@@ -29,7 +29,8 @@ class Model(Section):
 
     name: str = Field(
         "lenet5",
-        description="lenet5, resnet8, resnet8-quarter, cnn1d, mlp or package.module:factory",
+        description="lenet5, resnet8, resnet8-quarter, cnn1d, mlp, linear or "
+        "package.module:factory",
     )
 
 
