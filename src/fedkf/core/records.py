@@ -268,41 +268,6 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Holding:
-    """What one client holds; class counts in a simulation only."""
-
-    name: str
-    train: int = 0
-    test: int = 0
-    classes: Sequence[int] | None = None
-
-    @staticmethod
-    def read(content: object) -> Holding:
-        kinds: dict[str, Any] = dict(name=text, train=whole, test=whole, classes=maybe(many(whole)))
-        return Holding(**read_fields(Holding, content, **kinds))
-
-
-@dataclass(frozen=True)
-class Partition:
-    """Who holds what: partition.json."""
-
-    class_names: Sequence[str] = ()
-    total_variation: float | None = None
-    clients: Sequence[Holding] = ()
-
-    @staticmethod
-    def read(content: object) -> Partition:
-        found = read_fields(
-            Partition,
-            content,
-            class_names=many(text),
-            total_variation=maybe(finite),
-            clients=many(Holding.read),
-        )
-        return Partition(**found)
-
-
-@dataclass(frozen=True)
 class Traffic:
     """Bytes per way and kind of payload, and what was disclosed: ledger.json."""
 

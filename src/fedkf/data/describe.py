@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,26 +16,32 @@ OUTSIZED = 20
 """So many times the median size ask for an explanation."""
 
 
-def describe(data: FederatedData) -> dict[str, Any]:
+Differences = Mapping[str, Any] | None
+"""What `data/heterogeneity.py` measured, if anything."""
+
+
+def describe(data: FederatedData, differences: Differences = None) -> dict[str, Any]:
     """Per-client sizes and class counts, and heterogeneity in two numbers.
 
     `total_variation` is the mean distance of a client's label distribution from the pooled one: 0
     if all are alike, near 1 if nobody shares a class. `effective_classes` is exp(entropy) of a
     client's labels: how many equally large classes would be as varied.
     """
-    about, clients = _described(data)
+    about, clients = _described(data, differences)
     return {**about, "clients": list(clients)}
 
 
-def as_json(data: FederatedData) -> bytes:
+def as_json(data: FederatedData, differences: Differences = None) -> bytes:
     """The same as a file, a line for each client; a million of them are never held at a time."""
-    about, clients = _described(data)
+    about, clients = _described(data, differences)
     head = json.dumps(about, indent=2).removesuffix("\n}")
     rows = ",\n    ".join(map(json.dumps, clients))
     return f'{head},\n  "clients": [\n    {rows}\n  ]\n}}\n'.encode()
 
 
-def _described(data: FederatedData) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+def _described(
+    data: FederatedData, differences: Differences
+) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """What is said of all clients, and of each."""
     counts = data.class_counts()
     shares = counts / counts.sum(1, keepdims=True)
@@ -61,7 +67,7 @@ def _described(data: FederatedData) -> tuple[dict[str, Any], Iterator[dict[str, 
         "total_variation": round(float(distance.mean()), 4),
         "effective_classes": round(float(effective.mean()), 3),
     }
-    return about, clients
+    return about | ({} if differences is None else {"differences": differences}), clients
 
 
 def untested(tests: Iterable[tuple[str, int]]) -> list[str]:

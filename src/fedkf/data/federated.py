@@ -89,14 +89,19 @@ class FederatedData:
             return self.class_names
         return EVENTS if self.labels.ndim == 2 else FIFTHS
 
+    def strata(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What each training and each test sample counts as, among `strata_names`."""
+        labels = torch.cat([self.labels, self.test_labels]).cpu().numpy()
+        found = labels if self.class_names else stratified(labels)
+        return found[: len(self.labels)], found[len(self.labels) :]
+
     def class_counts(self) -> NDArray[np.int64]:
         """Samples of each client (rows) and class (columns), training and test together.
 
         Numbers are counted by fifths, times by whether the event happened.
         """
         counts = np.zeros((len(self.names), len(self.strata_names)), dtype=np.int64)
-        labels = torch.cat([self.labels, self.test_labels]).cpu().numpy()
-        strata = labels if self.class_names else stratified(labels)
+        strata = np.concatenate(self.strata())
         clients = np.arange(len(self.names))
         owners = [np.repeat(clients, np.diff(o)) for o in (self.offsets, self.test_offsets)]
         np.add.at(counts, (np.concatenate(owners), strata), 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedkf.charts.chart import Axis
 from fedkf.charts.labels import algorithm_label
-from fedkf.core.records import Partition
+from fedkf.core.holdings import Partition
 from fedkf.paper import analyses, figures, findings, flamby, pace, published, sites, speed
 from fedkf.paper.analyses import CURVES_ALPHA, by_config
 from fedkf.paper.experiment import Experiment, Report, only_tables

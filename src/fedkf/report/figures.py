@@ -8,7 +8,7 @@ from itertools import accumulate
 from fedkf.charts.chart import Axis, Bars, Bubbles, Chart, Figure, Lines, Points, sheet
 from fedkf.charts.labels import metric_title, percent, readout_label
 from fedkf.core.errors import UserError
-from fedkf.core.records import Partition
+from fedkf.core.holdings import Partition
 from fedkf.metrics import METRICS, Metric
 from fedkf.report.fairness import DECILES, deciles, gains, site_scores
 from fedkf.report.runs import Run
@@ -268,7 +268,11 @@ def figure(kind: str, runs: Sequence[Run]) -> Figure:
 
 def partition_figure(about: Partition) -> Figure:
     """Who holds what, headed by how much the sites' data differ; class counts must be known."""
-    return sheet(holdings(about), f"heterogeneity {about.total_variation or 0:.2f}")
+    title = f"heterogeneity {about.heterogeneity:.2f}"
+    if about.differences is not None and about.differences.inputs is not None:
+        labels, inputs = about.differences.labels, about.differences.inputs
+        title += f" (labels {labels:.2f}, inputs {inputs:.2f})"
+    return sheet(holdings(about), title)
 
 
 def comparison(runs: Sequence[Run], title: str) -> Figure:

@@ -115,6 +115,7 @@ def build(
         undrawn=len(runs) - len(drawn),
         metrics=METRICS.values(),
         charts=groups,
+        findings=findings(drawn),
         figures=embed({k: [plotly_backend.figure(c) for c in v] for k, v in groups.items()}),
         tables={k: [table(c) for c in v] for k, v in groups.items()},
         comparison=comparison(runs[:LISTED]),
@@ -133,6 +134,12 @@ def build(
         simulated=any(site.classes for run in drawn for site in run.partition.clients),
         back=back,
     )
+
+
+def findings(runs: Sequence[Run]) -> Sequence[str]:
+    """How the sites differ beyond their labels, as the first run that measured it says."""
+    known = (run.partition.differences for run in runs if run.partition.differences)
+    return next((about.findings for about in known), ())
 
 
 def some(texts: Sequence[str]) -> list[str]:

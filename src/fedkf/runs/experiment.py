@@ -19,6 +19,8 @@ from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.server import Engine, Storage
 from fedkf.core.versions import Versions
 from fedkf.data.describe import as_json, outsized, untested
+from fedkf.data.federated import FederatedData
+from fedkf.data.heterogeneity import measure
 from fedkf.data.source import Say
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.checkpoint import CheckpointFolder
@@ -198,10 +200,18 @@ def execute(
         assembly = replace(assembly, agreement=agreement(asked, config))
         origin = provenance(data, proxy, config.generator.start)
         experiment = Experiment(assembly, run, origin, observers, say)
-        with experiment.open(lambda: as_json(data)):
+        with experiment.open(lambda: as_json(data, differences(config, data))):
             host = experiment.assembly.host_of(data, experiment.states)
             experiment.finish(experiment.train(make_engine(config, host, data, say)))
         return read_result(run, config, given, lambda: data)
+
+
+def differences(config: Config, data: FederatedData) -> dict[str, Any] | None:
+    """How different clients are that nobody made so by labels alone; else labels say it all."""
+    settings = config.data
+    if len(data.names) < 2 or not (settings.partition == "natural" or settings.shift):
+        return None
+    return measure(data, settings.seed)
 
 
 def traced(assembly: Assembly) -> dict[str, str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.records import Partition, Round
+from fedkf.core.holdings import Partition
+from fedkf.core.records import Round
 from fedkf.core.shapes import Damage
 from fedkf.runs.store import RunFolder
 

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.records import Partition, Round, Status, Summary, Traffic
+from fedkf.core.holdings import Partition
+from fedkf.core.records import Round, Status, Summary, Traffic
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.core.versions import RemoteVersions, Versions
 from fedkf.runs.checkpoint import CheckpointFolder
