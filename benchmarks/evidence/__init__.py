@@ -1,0 +1,1 @@
+"""From the records in results/ to what a reader sees: tables, sentences and pictures."""

@@ -1,0 +1,142 @@
+"""One model less another, over the seeds and over the clients that both were run with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evidence.reading import Setting
+from fedkf.charts.labels import readout_label
+from fedkf.metrics import METRICS, PAPER
+from fedkf.runs.collect import Group, pairs
+from fedkf.runs.statistics import CHANCE, Difference, over_seeds
+from fedkf.runs.suite import Finished
+
+STAR = "*"
+NONE = "–"
+UNKNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A method with one of its readouts."""
+
+    setting: Setting
+    readout: str
+
+    @property
+    def name(self) -> str:
+        return readout_label(self.setting.method, self.readout)
+
+    def mean(self, metric: str) -> float | None:
+        """After the last round, over all seeds."""
+        values = self.setting.group.values(self.readout, metric)
+        return sum(values) / len(values) if values else None
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """By how much the metrics of one model are larger than another's."""
+
+    metrics: dict[str, Difference] = field(default_factory=dict)
+    """Over seeds: paired, with Student's interval from three on."""
+    clients: Difference | None = None
+    """The accuracy of a client, each counted once, its mean over seeds: an interval over them."""
+    better: int = 0
+    worse: int = 0
+    count: int = 0
+
+    @property
+    def seeds(self) -> int:
+        return max((d.seeds for d in self.metrics.values()), default=0)
+
+    def verdict(self) -> str:
+        """Whether accuracy is gained: by the seeds where there are three, else by the clients."""
+        amp = self.metrics.get("amp")
+        judged = amp if amp is not None and amp.interval else self.clients
+        if judged is None or judged.interval is None:
+            return UNKNOWN
+        if not judged.beyond_chance:
+            return CHANCE
+        return "better" if judged.mean > 0 else "worse"
+
+    @property
+    def by_seeds(self) -> bool:
+        """Whether there are seeds enough for an interval over them."""
+        return any(d.interval for d in self.metrics.values())
+
+
+def contrast(other: Model, base: Model) -> Contrast | None:
+    """`other` less `base`, on the same data and seeds; None where nothing can be compared."""
+    matched = pairs(base.setting.group, other.setting.group)
+    found: dict[str, list[float]] = {}
+    for one, two in matched:
+        before, after = one.final(base.readout), two.final(other.readout)
+        for metric in PAPER:
+            start = before[metric] if before else None
+            end = after[metric] if after else None
+            if start is not None and end is not None:
+                found.setdefault(metric, []).append(end - start)
+    if not found:
+        return None
+    gains = list(client_gains(matched, base.readout, other.readout).values())
+    return Contrast(
+        {metric: over_seeds(values) for metric, values in found.items()},
+        over_seeds(gains) if gains else None,
+        sum(gain > 0 for gain in gains),
+        sum(gain < 0 for gain in gains),
+        len(gains),
+    )
+
+
+def client_gains(
+    matched: Sequence[tuple[Finished, Finished]], base: str, other: str
+) -> dict[tuple[str, int], float]:
+    """By how much each client's accuracy is larger, its mean over the seeds of one partition."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for one, two in matched:
+        before, after = accuracies(one, base), accuracies(two, other)
+        for client in before.keys() & after.keys():
+            found.setdefault((two.pairing[0], client), []).append(after[client] - before[client])
+    return {key: sum(gains) / len(gains) for key, gains in sorted(found.items())}
+
+
+def accuracies(run: Finished, readout: str) -> dict[int, float]:
+    """Every client's accuracy after the last round."""
+    score = next((r.readouts.get(readout) for r in reversed(run.rounds) if r.readouts), None)
+    if score is None:
+        return {}
+    both = zip(score.clients, score.accuracy, strict=True)
+    return {client: value for client, value in both if value is not None}
+
+
+def gains_of(group: Group, base: Group, readout: str) -> list[float]:
+    """The clients' gains of one method over another under the same readout."""
+    return list(client_gains(pairs(base, group), readout, readout).values())
+
+
+# -- in writing ------------------------------------------------------------------------------------
+
+
+def shown(difference: Difference | None, metric: str = "amp") -> str:
+    """ "+5.9 [1.2, 10.6] *": in points or thousandths, with an interval where there is one."""
+    if difference is None:
+        return NONE
+    percent = METRICS[metric].percent
+    scale, digits = (100, 1) if percent else (1000, 2)
+    text = f"{signed(scale * difference.mean, digits)}"
+    if difference.interval is None:
+        return text
+    low, high = (signed(scale * value, digits, "") for value in difference.interval)
+    return f"{text} [{low}, {high}]{f' {STAR}' if difference.beyond_chance else ''}"
+
+
+def signed(value: float, digits: int = 1, plus: str = "+") -> str:
+    """A number with its sign; what rounds to nothing has none below zero.
+
+    >>> signed(-0.01), signed(2.345), signed(-3.0)
+    ('+0.0', '+2.3', '−3.0')
+    """
+    text = f"{abs(value):.{digits}f}"
+    negative = value < 0 and float(text) != 0
+    return f"{'−' if negative else plus}{text}"

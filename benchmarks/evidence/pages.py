@@ -1,0 +1,69 @@
+"""Pages with generated blocks: what stands between two marks follows from the records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from evidence import paper, sentences, tables, worlds
+from evidence.reading import ROOT, Evidence
+
+PAGES = (
+    "README.md",
+    "results/README.md",
+    "results/letters/README.md",
+    "docs/which-algorithm.md",
+    "docs/algorithms/fedkf+.md",
+    "docs/fidelity.md",
+)
+"""Pages that may hold blocks."""
+BLOCK = re.compile(r"(<!-- begin (\S+) -->\n)(.*?)(<!-- end \2 -->)", re.DOTALL)
+
+BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
+    "answer": sentences.answer,
+    "headline": sentences.headline,
+    "complete": tables.complete,
+    "cells-letters": partial(tables.cells, name="letters"),
+    "cells-photographs": partial(tables.cells, name="photographs"),
+    "findings": paper.found,
+    "letters-beyond": tables.beyond,
+    "photographs": tables.photographs,
+    "rivals": tables.rivals,
+    "sites": tables.sites,
+    "t1": worlds.worth_of_t1,
+    "t2": worlds.worth_of_t2,
+    "when-not": worlds.when_not,
+    "choices": sentences.choices,
+    "next-step": sentences.next_step,
+    "ablation-letters": partial(tables.attempts, name="ablation-letters"),
+    "ablation-photographs": partial(tables.attempts, name="ablation-photographs"),
+    "text-letters": partial(tables.attempts, name="text-letters", base="released"),
+    "text-digits": partial(tables.attempts, name="text-digits", base="released"),
+    "attempts": tables.all_attempts,
+    **{
+        f"paper-{what}": partial(paper.written, what=what)
+        for what in (
+            *("performance", "ablation", "t1", "rounds-to-target", "time-to-target"),
+            *("bytes-to-target", "robustness", "drift"),
+        )
+    },
+    **{f"paper-{what}": partial(paper.sweep, what=what) for what in paper.SWEEPS},
+}
+"""What may stand between marks, by name."""
+
+
+def filled(text: str, evidence: Evidence) -> str:
+    """A page with every block anew."""
+
+    def fresh(found: re.Match[str]) -> str:
+        begin, name, _, end = found.groups()
+        return f"{begin}\n{BLOCKS[name](evidence).strip()}\n\n{end}"
+
+    return BLOCK.sub(fresh, text)
+
+
+def pages() -> list[Path]:
+    """Those that there are."""
+    return [ROOT / page for page in PAGES if (ROOT / page).exists()]

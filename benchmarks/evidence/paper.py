@@ -1,0 +1,130 @@
+"""The paper's own tables and findings on letters, at its protocol."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from evidence.markdown import table
+from evidence.reading import Evidence
+from evidence.tables import LETTERS
+from fedkf.paper import analyses, experiments, findings, pace, speed
+from fedkf.paper.published import COMPARED
+from fedkf.paper.scales import Scale, choose, main_plans
+from fedkf.paper.tables import ResultTable
+from fedkf.runs.collect import Group, gather
+from fedkf.runs.existing import existing_runs
+
+OPTIONS = "--scale paper --data letters --set generator.preset=lite"
+UNTIMED = "Not measured on an idle machine yet; the runs' own seconds are of a busy one."
+DRAWN = ("curves", "t1", "drift")
+SHORT, SWEEPS = "letters-short", ("rate-sweep", "alpha-sweep", "tuning")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def scale_of(evidence: Evidence, more: bool) -> Scale:
+    """The paper's protocol on letters; with methods of ours beside the paper's if `more`."""
+    ours = [s.algorithm for s in evidence.settings(LETTERS)] if more else []
+    methods = [*COMPARED, *dict.fromkeys(name for name in ours if name not in COMPARED)]
+    return choose("paper", [LETTERS], {"generator.preset": "lite"}, None, methods)
+
+
+@cache
+def groups_of(evidence: Evidence, more: bool) -> tuple[Scale, Sequence[Group]]:
+    """The runs behind all tables, found once."""
+    scale = scale_of(evidence, more)
+    plans = main_plans(scale)
+    return scale, gather(plans, existing_runs(plans, [evidence.results / LETTERS]))
+
+
+def at_one_alpha(groups: Sequence[Group]) -> list[Group]:
+    return [g for g in groups if g.point["data.alpha"] == analyses.CURVES_ALPHA]
+
+
+def tables_of(evidence: Evidence, what: str) -> list[ResultTable]:
+    """One of the paper's tables."""
+    if what in ("performance", "ablation"):
+        scale, groups = groups_of(evidence, more=False)
+        make = analyses.performance if what == "performance" else analyses.ablation
+        return make(groups, scale)
+    scale, groups = groups_of(evidence, more=True)
+    made = {
+        "t1": analyses.t1,
+        "rounds-to-target": speed.rounds_to_target,
+        "bytes-to-target": speed.bytes_to_target,
+        "robustness": analyses.robustness,
+        "drift": analyses.drift,
+    }
+    if what == "time-to-target":
+        return speed.time_to_target(at_one_alpha(groups), scale, measured(evidence))
+    return made[what](at_one_alpha(groups), scale)
+
+
+def measured(evidence: Evidence) -> pace.Pace | None:
+    """What a round of each method takes, where that was measured."""
+    return pace.read(evidence.results / LETTERS)
+
+
+def written(evidence: Evidence, what: str) -> str:
+    """The tables of one WHAT with the command that prints them."""
+    methods = "".join(f" --algorithm {name}" for name in scale_of(evidence, True).methods)
+    more = "" if what in ("performance", "ablation", "findings", "t1") else methods
+    command = f"`fedkf reproduce {what} {OPTIONS}{more} --existing --out results/letters`"
+    if what == "time-to-target" and measured(evidence) is None:
+        return f"{command}\n\n{UNTIMED}"
+    text = "\n".join(made.markdown() for made in tables_of(evidence, what))
+    text = HEADING.sub(r"**\1**", text)
+    return f"{command}\n\n{text.strip()}"
+
+
+def draw(evidence: Evidence, folder: Path) -> list[Path]:
+    """The paper's figures against rounds."""
+    scale, groups = groups_of(evidence, more=True)
+    made = []
+    for what in DRAWN:
+        made += experiments.EXPERIMENTS[what].report(at_one_alpha(groups), scale, folder).figures
+    for what in SWEEPS:
+        made += sweep_report(evidence, what, folder.parents[1] / SHORT / "figures").figures
+    return made
+
+
+def sweep(evidence: Evidence, what: str) -> str:
+    """A sweep of the paper's at the scale `small`, from results/letters-short."""
+    command = f"`fedkf reproduce {what} --scale small --existing --out results/{SHORT}`"
+    with tempfile.TemporaryDirectory() as folder:
+        tables = sweep_report(evidence, what, Path(folder)).tables
+    text = "\n".join(made.markdown() for made in tables) or "No run is finished yet."
+    text = HEADING.sub(r"**\1**", text)
+    return f"{command}\n\n{text.strip()}"
+
+
+def sweep_report(evidence: Evidence, what: str, folder: Path) -> experiments.Report:
+    """Tables and figures of a sweep; neither where it has no run."""
+    scale, experiment = choose("small"), experiments.EXPERIMENTS[what]
+    plans, records = experiment.plans(scale), evidence.records(SHORT)
+    found = {plan.name: records[plan.name] for plan in plans if plan.name in records}
+    if not found:
+        return experiments.Report()
+    return experiment.report(gather(plans, found), scale, folder)
+
+
+# -- findings --------------------------------------------------------------------------------------
+
+
+def verdicts(evidence: Evidence) -> Mapping[str, tuple[findings.Verdict, findings.Verdict]]:
+    """F1 to F6 by the paper's numbers and by ours."""
+    _, groups = groups_of(evidence, more=False)
+    ours = findings.judge(analyses.scores(groups), [LETTERS])
+    both = zip(findings.judge_published(), ours, strict=True)
+    return {theirs.finding: (theirs, own) for theirs, own in both}
+
+
+def found(evidence: Evidence) -> str:
+    rows = [
+        [f"{name}: {own.claim}", *(f"{v.verdict}, {v.counts}" for v in (theirs, own))]
+        for name, (theirs, own) in verdicts(evidence).items()
+    ]
+    return table(["finding", "by the paper's numbers", "by our runs on letters"], rows)

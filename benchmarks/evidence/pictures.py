@@ -1,0 +1,153 @@
+"""The three pictures of results/README.md: against α, against time and bytes, client by client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from evidence.contrasts import Model, gains_of
+from evidence.paper import measured
+from evidence.reading import Evidence, Setting
+from evidence.tables import LETTERS
+from evidence.worlds import FAMILY, KINDS, World, sent, worlds
+from fedkf.charts.chart import Axis, Bars, Chart, Figure, Lines, Series, sheet
+from fedkf.charts.labels import algorithm_label, readout_label
+from fedkf.charts.matplotlib_backend import draw
+from fedkf.metrics import METRICS
+from fedkf.paper.figures import mean_curve
+
+MIDDLE = 0.1
+
+
+def draw_all(evidence: Evidence, folder: Path) -> list[Path]:
+    """Every picture that there are runs for."""
+    made = []
+    for name, make in PICTURES.items():
+        charts = make(evidence)
+        if charts:
+            path = folder / f"{name}.png"
+            draw(Figure(sheet(charts, columns=2).rows), path)
+            made.append(path)
+    return made
+
+
+def against_alpha(evidence: Evidence) -> list[Chart]:
+    """AMP and WLP of every method, the FedKF family as OCA, the others as ACA."""
+    charts = []
+    for kind in KINDS:
+        own = [world for world in worlds(evidence) if world.title.startswith(kind)]
+        names = methods_of(own)
+        for metric in (METRICS["amp"], METRICS["wlp"]):
+            series: list[Series] = []
+            for colour, name in enumerate(names):
+                for readout in ("aca", "oca") if name == "fedavg" else (readout_of(name),):
+                    points = [(w.alpha or 0, mean_of(w, name, readout, metric.name)) for w in own]
+                    known = [(x, y) for x, y in points if y is not None]
+                    if known:
+                        xs, ys = zip(*known, strict=True)
+                        title = readout_label(algorithm_label(name), readout)
+                        dotted = readout == "aca"
+                        series.append(Lines(name=title, x=xs, y=ys, colour=colour, dotted=dotted))
+            if series:
+                x, y = Axis("α", logarithmic=True), Axis(metric.label, percent=True)
+                charts.append(Chart(f"{kind}: {metric.label}, {metric.hint}", x, y, series))
+    return charts
+
+
+def methods_of(own: Sequence[World]) -> list[str]:
+    """The algorithms of some worlds, FedAvg and the FedKF family first, so colours stay."""
+    found = [one.algorithm for world in own for one in world.settings if one.runs]
+    first = [name for name in ("fedavg", *FAMILY) if name in found]
+    return list(dict.fromkeys([*first, *found]))
+
+
+def readout_of(algorithm: str) -> str:
+    """What its authors read: OCA is FedKF's."""
+    return "oca" if algorithm in FAMILY else "aca"
+
+
+def mean_of(world: World, algorithm: str, readout: str, metric: str) -> float | None:
+    own = world.method(algorithm)
+    return Model(own, readout).mean(metric) if own else None
+
+
+# -- against what it costs -------------------------------------------------------------------------
+
+
+def against_cost(evidence: Evidence) -> list[Chart]:
+    """AMP on the way at α = 0.1, against time and against bytes."""
+    charts = []
+    for world in middles(evidence):
+        unit, lasts = time_scale(evidence, world)
+        shown = [one for name in ("fedavg", *FAMILY) if (one := world.method(name))]
+        sizes = {one.algorithm: sent(one) / one.runs[0].summary.rounds / 1e6 for one in shown}
+        for what, each in ((unit, lasts), ("megabytes sent", sizes)):
+            series = [
+                line
+                for colour, one in enumerate(shown)
+                for line in curves(one, colour, each.get(one.algorithm))
+            ]
+            if series:
+                y = Axis("AMP", percent=True)
+                charts.append(Chart(f"{world.title}: AMP against {what}", Axis(what), y, series))
+    return charts
+
+
+def middles(evidence: Evidence) -> list[World]:
+    return [w for w in worlds(evidence) if w.alpha == MIDDLE and w.title.startswith(KINDS)]
+
+
+def curves(one: Setting, colour: int, each: float | None) -> list[Series]:
+    """A method's AMP, mean over seeds, where a round takes so much."""
+    found: list[Series] = []
+    for readout in ("aca", "oca") if each is not None else ():
+        rounds, values = mean_curve([run.rounds for run in one.runs], readout, "amp")
+        name, places = readout_label(one.method, readout), [(each or 0) * r for r in rounds]
+        dotted = readout == "aca"
+        found.append(Lines(name=name, x=places, y=values, colour=colour, dotted=dotted))
+    return found
+
+
+def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, float]]:
+    """What a round of each algorithm takes, and in which unit.
+
+    Seconds of a round on an idle machine, or else rounds of FedAvg's steps, as measured.
+
+    The runs' own seconds are no measure: the machine had other work beside them.
+    """
+    timed = measured(evidence) if world.title.startswith(LETTERS) else None
+    if timed is not None:
+        known = {name: seconds for (_, name), seconds in timed.seconds.items()}
+        minutes = {name: seconds / 60 for name, seconds in known.items()}
+        return f"minutes ({timed.workers} workers)", minutes
+    return "computing, in rounds of FedAvg", evidence.steps()
+
+
+# -- client by client ------------------------------------------------------------------------------
+
+
+def client_by_client(evidence: Evidence) -> list[Chart]:
+    """What every client gains over FedAvg, both as OCA, the least first."""
+    charts = []
+    for world in worlds(evidence):
+        base, series = world.method("fedavg"), []
+        for colour, name in enumerate(FAMILY[1:], 2):
+            own = world.method(name)
+            gains = gains_of(own.group, base.group, "oca") if own and base else []
+            if own and gains:
+                heights = sorted(100 * gain for gain in gains)
+                places = list(range(1, len(heights) + 1))
+                series.append(Bars(name=own.method, x=places, y=heights, colour=colour))
+        if series:
+            x = Axis("client, from the least gain to the most", whole=True)
+            y = Axis("points over FedAvg", zero_line=True)
+            charts.append(Chart(world.title, x, y, series))
+    return charts
+
+
+PICTURES: Mapping[str, Callable[[Evidence], list[Chart]]] = {
+    "alpha": against_alpha,
+    "cost": against_cost,
+    "gain": client_by_client,
+}
+"""The pictures by the names of their files."""

@@ -1,0 +1,145 @@
+"""The records of results/, gathered by what was run: a folder holds the runs of a suite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedkf.charts.labels import algorithm_label
+from fedkf.paper.grid import ROW, VARIANT, label, row_key
+from fedkf.runs import suite
+from fedkf.runs.collect import Group, gather
+from fedkf.runs.suite import Finished
+
+ROOT = Path(__file__).parents[2]
+STEPS = "steps.json"
+UNCHANGED = "as it is"
+"""What a run is called whose name tells no change."""
+HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The runs of one method under one setting; they differ in their seeds only."""
+
+    method: str
+    """As people call it."""
+    where: str
+    """The rest of its place in the grid: `α = 0.1`."""
+    group: Group
+
+    @property
+    def algorithm(self) -> str:
+        """Its key in configurations."""
+        runs = self.group.runs
+        return runs[0].config.algorithm.name if runs else str(self.group.point.get(ROW, ""))
+
+    @property
+    def runs(self) -> Sequence[Finished]:
+        return self.group.runs
+
+    @property
+    def alpha(self) -> float | None:
+        value = self.group.point.get("data.alpha")
+        return None if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What results/ holds, and the suites that say what it should hold."""
+
+    results: Path = ROOT / "results"
+    suites: Path = ROOT / "benchmarks" / "suites"
+
+    def folders(self) -> list[str]:
+        """The suites that have records or are planned."""
+        planned = {file.stem for file in self.suites.glob("*.yaml")}
+        return sorted(planned | {path.name for path in self.results.iterdir() if path.is_dir()})
+
+    def records(self, name: str) -> Mapping[str, Finished]:
+        """The finished runs of a folder, by their names."""
+        return read_records(self.results / name)
+
+    def planned(self, name: str) -> list[suite.Plan]:
+        """The runs of the suite of that name; none where there is no suite."""
+        file = self.suites / f"{name}.yaml"
+        return list(suite.read(file).plans) if file.exists() else []
+
+    def settings(self, *names: str) -> list[Setting]:
+        """Every setting of these suites, planned ones first; one without runs is there as well."""
+        return [one for name in names for one in self._settings(name)]
+
+    def _settings(self, name: str) -> list[Setting]:
+        plans, found = self.planned(name), dict(self.records(name))
+        groups = gather(plans, found)
+        for plan in plans:
+            found.pop(plan.name, None)
+        others: dict[tuple[tuple[str, Any], ...], list[Finished]] = {}
+        for run, record in found.items():
+            others.setdefault(tuple(point_of(run, record).items()), []).append(record)
+        groups += [Group(dict(point), runs) for point, runs in others.items()]
+        several = len({group.point.get("config") for group in groups}) > 1
+        return [setting_of(group, several) for group in groups]
+
+    def steps(self) -> dict[str, float]:
+        """What a step of each algorithm costs in steps of FedAvg, where it was measured."""
+        file = self.results / "rivals" / STEPS
+        if not file.exists():
+            return {}
+        costs: dict[str, float] = json.loads(file.read_text())["steps"]
+        return costs
+
+
+@cache
+def read_records(folder: Path) -> Mapping[str, Finished]:
+    found = suite.records([folder]) if folder.is_dir() else []
+    return {",".join(run.path.relative_to(folder.absolute()).parts): run for run in found}
+
+
+def parts_of(name: str) -> list[str]:
+    """What a run's name says beside its seeds."""
+    return [part for part in name.split(",") if not part.startswith(("seed=", "data-seed="))]
+
+
+def point_of(name: str, record: Finished) -> dict[str, Any]:
+    """The place in a grid that a run's name tells, for one that is in no suite."""
+    point: dict[str, Any] = {}
+    rest: list[str] = []
+    for part in parts_of(name):
+        if part == record.config.algorithm.name:
+            point[ROW] = part
+        elif part.startswith("alpha="):
+            point["data.alpha"] = float(part.removeprefix("alpha="))
+        elif "=" not in part and not rest:
+            point.setdefault("config", part)
+        else:
+            rest.append(part)
+    if rest or ROW not in point:
+        point[VARIANT] = ", ".join(rest) or UNCHANGED
+    return point
+
+
+def setting_of(group: Group, several: bool) -> Setting:
+    """A group with its names for people; what its data are called where there are several."""
+    row = row_key(group.point)
+    name = str(group.point.get(row, ""))
+    aside = (row,) if several else (row, "config")
+    where = [label(k, v) for k, v in group.point.items() if k not in aside]
+    return Setting(algorithm_label(name) if row == ROW else name, ", ".join(where), group)
+
+
+def hours(runs: Sequence[Finished]) -> float:
+    """What these runs took of one core."""
+    return sum(run.summary.seconds["total"] for run in runs) / HOUR
+
+
+def find(settings: Sequence[Setting], algorithm: str, alpha: float | None = None) -> Setting | None:
+    """The setting of an algorithm, at one α where it is given, if it has any run."""
+    for one in settings:
+        if one.algorithm == algorithm and one.runs and alpha in (None, one.alpha):
+            return one
+    return None

@@ -1,0 +1,231 @@
+"""Sentences with numbers: the answer in ten lines, and which method for which data."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+
+from evidence import paper
+from evidence.contrasts import NONE, Contrast, Model, contrast, shown
+from evidence.markdown import both, listed, percent, table
+from evidence.reading import Evidence
+from evidence.tables import LETTERS, RIVALS, megabytes
+from evidence.worlds import FAMILY, KINDS, World, advice_against, sent, t1_alone, worlds
+from fedkf.charts.labels import algorithm_label
+from fedkf.metrics import METRICS
+from fedkf.paper.grid import solution
+from fedkf.runs.collect import READOUTS
+
+LEVEL = 0.01
+"""With fewer than three seeds, models less than this apart in AMP are called level."""
+TOP = 5
+
+
+def answer(evidence: Evidence) -> str:
+    """The whole in some ten lines."""
+    every = worlds(evidence)
+    found = [world for world in every if world.title.startswith(KINDS)]
+    lines = [best_line(world) for world in found]
+    lines += [t1_line(found), *t2_lines(found), cost_line(evidence, found)]
+    lines += [pace_line(evidence), rivals_line(evidence)]
+    lines += [sites_line([world for world in every if world not in found])]
+    lines += [advice_against(every), findings_line(evidence)]
+    return "\n".join(f"- {line}" for line in lines if line)
+
+
+def named(model: Model, metric: str) -> str:
+    """ "FedKF (OCA) 82.4 %"."""
+    return f"{model.name} {percent(model.mean(metric))} %"
+
+
+def counted(model: Model, metric: str) -> str:
+    """ "FedKF (OCA) 82.4 % (2 seeds)"."""
+    count = len(model.setting.runs)
+    return f"{named(model, metric)} ({count} seed{'s' if count > 1 else ''})"
+
+
+def best_line(world: World) -> str:
+    base = world.method("fedavg")
+    assert base is not None
+    count = sum(1 for one in world.settings if one.runs)
+    amp, wlp = world.best("amp"), world.best("wlp")
+    ours = [Model(base, readout) for readout in READOUTS]
+    fedavg = {m: both([percent(model.mean(m)) for model in ours]) for m in ("amp", "wlp")}
+    return (
+        f"**{world.title}**, {count} method{'s' if count > 1 else ''}: the highest AMP has "
+        f"{counted(amp, 'amp')}, FedAvg {fedavg['amp']} as ACA / OCA; the best-served worst client "
+        f"{named(wlp, 'wlp')}, FedAvg {fedavg['wlp']}."
+    )
+
+
+def sites_line(found: list[World]) -> str:
+    parts = [f"{world.title}: {named(world.best('amp'), 'amp')}" for world in found]
+    return f"**Natural sites**, the highest AMP: {'; '.join(parts)}." if parts else ""
+
+
+def t1_line(found: list[World]) -> str:
+    """What T1 brings FedAvg, place by place."""
+    parts = [f"{shown(c.metrics['amp'])} on {w.title}" for w in found if (c := t1_alone(w))]
+    if not parts:
+        return ""
+    return f"**T1 alone** (FedAvg read as OCA, not as ACA), points of AMP: {'; '.join(parts)}."
+
+
+def t2_lines(found: list[World]) -> Iterator[str]:
+    """What each variant adds to FedAvg with T1."""
+    for name in FAMILY:
+        parts = [
+            f"{shown(c.metrics['amp'])} on {world.title}"
+            for world in found
+            if (c := world.less_fedavg(name, "oca"))
+        ]
+        if parts:
+            title = algorithm_label(name)
+            yield f"**{title}** less FedAvg, both OCA, points of AMP: {'; '.join(parts)}."
+
+
+def cost_line(evidence: Evidence, found: list[World]) -> str:
+    steps, parts = evidence.steps(), []
+    for name in FAMILY:
+        sides = [(w.method(name), w.method("fedavg")) for w in found]
+        ratios = [sent(own) / sent(base) for own, base in sides if own and base]
+        said = [f"{steps[name]:.2f} of its steps a step"] if name in steps else []
+        said += [f"{ratios[0]:.2f} times its bytes"] if ratios else []
+        if said:
+            parts.append(f"{algorithm_label(name)} {' and '.join(said)}")
+    return f"**What it costs**, in FedAvg's: {'; '.join(parts)}." if parts else ""
+
+
+def pace_line(evidence: Evidence) -> str:
+    """Rounds, time and bytes to FedAvg's AMP, by the paper's rule."""
+    told: dict[str, list[str]] = {}
+    rows = ["FedAvg (ACA)", *(solution(name, "oca") for name in ("fedavg", *FAMILY))]
+    whats = {"rounds-to-target": "rounds", "bytes-to-target": "MB"}
+    if paper.measured(evidence) is not None:
+        whats["time-to-target"] = "s"
+    for what, unit in whats.items():
+        for made in paper.tables_of(evidence, what):
+            for row, cells in made.rows.items():
+                if cells[0].mean is not None and row in rows:
+                    told.setdefault(row, []).append(f"{cells[0].mean:.0f} {unit}")
+    parts = [f"{row} {listed(amounts)}" for row, amounts in told.items()]
+    return f"**To FedAvg (ACA)'s final AMP** on letters, α = 0.1: {'; '.join(parts)}."
+
+
+def rivals_line(evidence: Evidence) -> str:
+    known = [one for one in evidence.settings(*RIVALS) if one.runs]
+    if len(known) < TOP:
+        return ""
+    models = [Model(one, readout) for one in known for readout in READOUTS]
+    tops = []
+    for metric in ("amp", "wlp"):
+        order = sorted(models, key=lambda model: -(model.mean(metric) or 0))[:TOP]
+        tops.append(f"{METRICS[metric].label}: {listed([named(m, metric) for m in order])}")
+    return (
+        f"**Of {len(known)} algorithms** on letters, α = 0.1, after 30 rounds, the {TOP} highest "
+        f"in {'; in '.join(tops)}."
+    )
+
+
+def findings_line(evidence: Evidence) -> str:
+    """Verdicts on the paper's findings by our runs."""
+    by: dict[str, list[str]] = {}
+    for name, (_, own) in paper.verdicts(evidence).items():
+        by.setdefault(own.verdict, []).append(name)
+    parts = [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
+    return f"**The paper's findings**, by our runs on letters: {'; '.join(parts)}."
+
+
+def headline(evidence: Evidence) -> str:
+    """FedKF and FedKF+ less FedAvg on letters, for the first page of the project."""
+    rows = []
+    for world in worlds(evidence):
+        for name in FAMILY[1:] if world.title.startswith(LETTERS) else ():
+            own = world.method(name)
+            by = {readout: world.less_fedavg(name, readout) for readout in READOUTS}
+            if own and all(by.values()):
+                rows.append([f"{own.method}, α = {world.alpha:g}", *headline_cells(by)])
+    return table(["", "AMP, points: ACA", "OCA", "WLP, points: ACA", "OCA", "seeds"], rows)
+
+
+def headline_cells(by: Mapping[str, Contrast | None]) -> list[str]:
+    known = [found for found in by.values() if found]
+    cells = [shown(c.metrics.get(metric), metric) for metric in ("amp", "wlp") for c in known]
+    return [*cells, str(known[0].seeds)]
+
+
+# -- which method ----------------------------------------------------------------------------------
+
+
+def choices(evidence: Evidence) -> str:
+    """For each kind of data: the best, what is level with it, and the cheapest of these."""
+    steps, rows = evidence.steps(), []
+    differing = heterogeneity(evidence)
+    for world in worlds(evidence):
+        best, wlp = world.best("amp"), world.best("wlp")
+        alike = [model for model in one_each(world) if level(model, best)]
+        cheapest = min(alike, key=lambda m: (steps.get(m.setting.algorithm, 9), sent(m.setting)))
+        others = [m.name for m in alike if m.setting.method != best.setting.method]
+        unlike = differing.get(world.alpha or 0) if world.title.startswith(LETTERS) else None
+        rows.append(
+            [
+                world.title,
+                NONE if unlike is None else f"{unlike:.2f}",
+                named(best, "amp"),
+                listed(others) or "none",
+                f"{cheapest.name}, {cost_of(cheapest, steps)}",
+                named(wlp, "wlp"),
+            ]
+        )
+    head = ["data", "heterogeneity", "highest AMP", "level with it", "the cheapest of these"]
+    return table([*head, "best-served worst client"], rows)
+
+
+def one_each(world: World) -> list[Model]:
+    """Every method under its better readout."""
+    found = [[Model(one, readout) for readout in READOUTS] for one in world.settings if one.runs]
+    return [max(models, key=lambda model: model.mean("amp") or 0) for models in found]
+
+
+def level(model: Model, best: Model) -> bool:
+    """Whether a model is not behind the best, as far as one can tell."""
+    about = contrast(model, best)
+    if about is None:
+        return False
+    amp = about.metrics["amp"]
+    return not amp.beyond_chance if amp.interval else amp.mean > -LEVEL
+
+
+def cost_of(model: Model, steps: dict[str, float]) -> str:
+    step = steps.get(model.setting.algorithm)
+    said = [] if step is None else [f"{step:.2f} FedAvg steps a step"]
+    return listed([*said, f"{megabytes(model.setting)} MB"])
+
+
+def heterogeneity(evidence: Evidence) -> dict[float, float]:
+    """How unlike the sites of letters are, by α, as `fedkf reproduce heterogeneity` told it."""
+    file = evidence.results / LETTERS / "tables" / "heterogeneity.csv"
+    if not file.exists():
+        return {}
+    with file.open(encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["column"] == "heterogeneity"]
+    return {float(row["partition"].split("=")[1]): float(row["mean"]) for row in rows}
+
+
+def next_step(evidence: Evidence) -> str:
+    """How much a better method is worth over what costs nothing: FedAvg read as OCA."""
+    lines = []
+    for world in worlds(evidence):
+        base = world.method("fedavg")
+        best = world.best("amp")
+        if base is None or best.setting.algorithm == "fedavg":
+            lines.append(f"**{world.title}**: nothing that was run is above FedAvg.")
+            continue
+        found = contrast(best, Model(base, "oca"))
+        if found is None:
+            continue
+        gained = f"{best.name} is {shown(found.metrics['amp'])} points of AMP"
+        client = f"a client gains {shown(found.clients)}" if found.clients else ""
+        lost = f"{found.worse} of {found.count} lose"
+        lines.append(f"**{world.title}**: {gained} above FedAvg (OCA); {client}, {lost}.")
+    return "\n".join(f"- {line}" for line in lines)

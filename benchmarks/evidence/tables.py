@@ -1,0 +1,181 @@
+"""The tables of results/README.md that are made of whole suites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from evidence.contrasts import NONE, Model, contrast, shown
+from evidence.markdown import both, percent, table, thousandths
+from evidence.reading import UNCHANGED, Evidence, Setting, hours
+from fedkf.paper.published import COMPARED
+from fedkf.paper.tables import Cell, Column, show
+from fedkf.runs.collect import PERSONAL, READOUTS
+
+WAYS = (("amp", "AMP, %"), ("fm", "FM, ×10⁻³"), ("wlp", "WLP, %"))
+COLUMNS = {
+    metric: Column("", title, 1000 if metric == "fm" else 100, digits=1) for metric, title in WAYS
+}
+PHOTOGRAPHS = ("photographs", "photographs-plain")
+RIVALS = ("rivals", "rivals-proxy")
+SITES = "sites"
+LETTERS = "letters"
+TRIED = ("attempts-", "search")
+"""What the folders of attempts on FedKF+ begin with."""
+
+
+def places(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
+    """The settings by where they were run, in order."""
+    found: dict[str, list[Setting]] = {}
+    for one in settings:
+        found.setdefault(one.where, []).append(one)
+    return found
+
+
+def scores(settings: Sequence[Setting]) -> str:
+    """AMP, FM and WLP of every method and readout, mean ± std over seeds, a table a place."""
+    if not any(one.runs for one in settings):
+        return "No run is finished yet."
+    written = []
+    for where, members in places(settings).items():
+        rows = [score_row(Model(one, readout)) for one in members for readout in readouts_of(one)]
+        head = [where or "method", "AMP, %", "FM, ×10⁻³", "WLP, %", "seeds"]
+        written.append(table(head, rows))
+    return "\n\n".join(written)
+
+
+def readouts_of(setting: Setting) -> tuple[str, ...]:
+    """Both, and models of the clients' own where a method has them."""
+    personal = any(run.final(PERSONAL) for run in setting.runs)
+    return (*READOUTS, PERSONAL) if personal else READOUTS
+
+
+def score_row(model: Model) -> list[str]:
+    cells = []
+    for metric, _ in WAYS:
+        values = model.setting.group.values(model.readout, metric)
+        cells.append(show(Cell(values), COLUMNS[metric]))
+    return [model.name, *cells, str(len(model.setting.runs)) if model.setting.runs else NONE]
+
+
+def beyond(evidence: Evidence) -> str:
+    """What the paper does not compare, at its protocol, beside FedAvg and FedKF."""
+    known = [s for s in evidence.settings(LETTERS) if s.algorithm]
+    wanted = ("fedavg", "fedkf", *(s.algorithm for s in known if s.algorithm not in COMPARED))
+    rows = [s for name in dict.fromkeys(wanted) for s in known if s.algorithm == name]
+    return scores(rows)
+
+
+def photographs(evidence: Evidence) -> str:
+    return scores(photograph_settings(evidence))
+
+
+def photograph_settings(evidence: Evidence) -> list[Setting]:
+    """FedKF with and without its generator's adversarial term under two names."""
+    plain = [
+        Setting(f"{one.method} without the adversarial term", one.where, one.group)
+        for one in evidence.settings(PHOTOGRAPHS[1])
+    ]
+    return [*evidence.settings(PHOTOGRAPHS[0]), *plain]
+
+
+def sites(evidence: Evidence) -> str:
+    return scores(evidence.settings(SITES))
+
+
+def rivals(evidence: Evidence) -> str:
+    """Every algorithm on letters after thirty rounds, the best AMP first."""
+    settings, steps = evidence.settings(*RIVALS), evidence.steps()
+    if not any(one.runs for one in settings):
+        return "No run is finished yet."
+    rows: list[tuple[float, list[str]]] = []
+    for one in settings:
+        models = [Model(one, readout) for readout in READOUTS]
+        cells = [
+            both([write(model.mean(metric)) for model in models])
+            for metric, write in (("amp", percent), ("fm", thousandths), ("wlp", percent))
+        ]
+        step = steps.get(one.algorithm)
+        cost = [NONE if step is None else f"{step:.2f}", megabytes(one)]
+        best = max((model.mean("amp") or 0 for model in models), default=0)
+        rows.append((best, [one.method, *cells, *cost, str(len(one.runs)) if one.runs else NONE]))
+        if PERSONAL in readouts_of(one):
+            own = Model(one, PERSONAL)
+            values = [percent(own.mean("amp")), thousandths(own.mean("fm"))]
+            cells = [*values, percent(own.mean("wlp")), "", "", ""]
+            rows.append((best - 1e-9, [f"{one.method}, each client's own model", *cells]))
+    head = ["ACA / OCA", *(title for _, title in WAYS), "a step, in FedAvg's", "MB sent", "seeds"]
+    return table(head, [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
+
+
+def megabytes(setting: Setting) -> str:
+    """Sent in a run, both ways."""
+    sent = [sum(run.summary.bytes.values()) / 1e6 for run in setting.runs]
+    return f"{sum(sent) / len(sent):.0f}" if sent else NONE
+
+
+# -- attempts --------------------------------------------------------------------------------------
+
+
+def attempts(evidence: Evidence, name: str, base: str | None = None) -> str:
+    """Each variant of a suite, and what it differs from the base by, seed by seed."""
+    settings = [one for one in evidence.settings(name) if one.method]
+    if not any(one.runs for one in settings):
+        return "No run is finished yet."
+    written = []
+    for where, members in places(plain_first(settings)).items():
+        start = next((one for one in members if one.method == base), members[0])
+        rows = [attempt_row(one, start) for one in members]
+        head = [where or name, "AMP, %", "less the base", "WLP, %", "less the base", "seeds"]
+        written.append(table(head, rows))
+    return "\n\n".join(written)
+
+
+def all_attempts(evidence: Evidence) -> str:
+    """Everything that was tried, suite by suite."""
+    names = [name for name in evidence.folders() if name.startswith(TRIED)]
+    return "\n\n".join(f"`{name}`\n\n{attempts(evidence, name)}" for name in names)
+
+
+def plain_first(settings: Sequence[Setting]) -> list[Setting]:
+    """What was left as it is before what was changed."""
+    return sorted(settings, key=lambda one: one.method != UNCHANGED)
+
+
+def attempt_row(one: Setting, start: Setting) -> list[str]:
+    cells = []
+    for metric in ("amp", "wlp"):
+        models = [Model(one, readout) for readout in READOUTS]
+        cells.append(both([percent(model.mean(metric)) for model in models]))
+        found = [contrast(model, Model(start, model.readout)) for model in models]
+        differences = [shown(c.metrics.get(metric), metric) if c else NONE for c in found]
+        cells.append("the base" if one is start else both(differences))
+    return [one.method, *cells, str(len(one.runs)) if one.runs else NONE]
+
+
+# -- what is there ---------------------------------------------------------------------------------
+
+
+def complete(evidence: Evidence) -> str:
+    """Runs and core-hours, suite by suite."""
+    rows, runs, spent = [], 0, 0.0
+    for name in evidence.folders():
+        found, planned = evidence.records(name), {plan.name for plan in evidence.planned(name)}
+        if not found and not planned:
+            continue
+        done = len(planned & found.keys())
+        of = f"{done} of {len(planned)}" if planned else NONE
+        runs, spent = runs + len(found), spent + hours(list(found.values()))
+        rows.append([name, of, str(len(found)), f"{hours(list(found.values())):.1f}"])
+    rows.append(["all", "", str(runs), f"{spent:.1f}"])
+    return table(["folder", "of its suite", "runs", "core-hours"], rows)
+
+
+def cells(evidence: Evidence, name: str) -> str:
+    """How many seeds each method has in each place of a suite."""
+    settings = evidence.settings(name)
+    across = list(places(settings))
+    rows = []
+    for method in dict.fromkeys(one.method for one in settings):
+        own = {one.where: len(one.runs) for one in settings if one.method == method}
+        rows.append([method, *(str(own.get(where) or NONE) for where in across)])
+    return table(["seeds", *(where or "all" for where in across)], rows)

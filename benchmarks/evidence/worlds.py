@@ -1,0 +1,163 @@
+"""The kinds of data on which methods were compared, and the questions that a reader has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from evidence.contrasts import NONE, Contrast, Model, contrast, shown
+from evidence.markdown import listed, table
+from evidence.reading import Evidence, Setting, find
+from evidence.tables import LETTERS, SITES, photograph_settings, places
+from fedkf.runs.collect import READOUTS
+from fedkf.runs.statistics import CHANCE
+
+FAMILY = ("fedkf-", "fedkf", "fedkf+")
+KINDS = ("letters", "photographs")
+"""What was divided by α."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Methods that were run on the same data, divided in the same way."""
+
+    title: str
+    settings: Sequence[Setting]
+
+    @property
+    def alpha(self) -> float | None:
+        return self.settings[0].alpha
+
+    def method(self, algorithm: str) -> Setting | None:
+        return find(self.settings, algorithm)
+
+    def models(self) -> Iterator[Model]:
+        """Every method that has runs, under both readouts."""
+        for one in self.settings:
+            if one.runs:
+                yield from (Model(one, readout) for readout in READOUTS)
+
+    def best(self, metric: str) -> Model:
+        return max(self.models(), key=lambda model: model.mean(metric) or 0)
+
+    def less_fedavg(self, algorithm: str, readout: str) -> Contrast | None:
+        """An algorithm less FedAvg, both under one readout."""
+        own, base = self.method(algorithm), self.method("fedavg")
+        return contrast(Model(own, readout), Model(base, readout)) if own and base else None
+
+
+def worlds(evidence: Evidence) -> list[World]:
+    """Letters, photographs and natural sites, where FedAvg at least was run."""
+    suites = {
+        "letters": evidence.settings(LETTERS),
+        "photographs": photograph_settings(evidence),
+        "": evidence.settings(SITES),
+    }
+    found = [
+        World(" ".join(filter(None, [name, where])), members)
+        for name, settings in suites.items()
+        for where, members in places(sorted(settings, key=lambda one: -(one.alpha or 0))).items()
+    ]
+    return [world for world in found if world.method("fedavg")]
+
+
+def sent(setting: Setting) -> float:
+    """Bytes of a run, both ways."""
+    return fmean(sum(run.summary.bytes.values()) for run in setting.runs)
+
+
+def over_clients(found: Contrast) -> str:
+    """What a client gains, with an interval over clients, and how many do."""
+    return f"{shown(found.clients)}; {found.better} of {found.count} gain"
+
+
+# -- what T1 and T2 are worth ----------------------------------------------------------------------
+
+HEAD = ("AMP, points", "FM, ×10⁻³", "WLP, points", "a client, points", "seeds")
+
+
+def contrast_row(found: Contrast) -> list[str]:
+    cells = [shown(found.metrics.get(metric), metric) for metric in ("amp", "fm", "wlp")]
+    return [*cells, over_clients(found), str(found.seeds)]
+
+
+def t1_alone(world: World) -> Contrast | None:
+    """FedAvg read as OCA less the same runs read as ACA."""
+    own = world.method("fedavg")
+    return contrast(Model(own, "oca"), Model(own, "aca")) if own else None
+
+
+def worth_of_t1(evidence: Evidence) -> str:
+    rows = [
+        [world.title, *contrast_row(found)]
+        for world in worlds(evidence)
+        if (found := t1_alone(world))
+    ]
+    return table(["FedAvg, OCA less ACA", *HEAD], rows)
+
+
+def worth_of_t2(evidence: Evidence) -> str:
+    """What distillation adds where both sides have T1, and what it costs."""
+    steps, rows = evidence.steps(), []
+    for world in worlds(evidence):
+        base = world.method("fedavg")
+        for name in FAMILY:
+            own, found = world.method(name), world.less_fedavg(name, "oca")
+            if own and base and found:
+                step = f"{steps[name]:.2f}" if name in steps else NONE
+                cost = [step, f"{sent(own) / sent(base):.2f}"]
+                rows.append([f"{world.title}: {own.method}", *contrast_row(found), *cost])
+    head = ["less FedAvg, both OCA", *HEAD, "a step, in FedAvg's", "bytes, in FedAvg's"]
+    return table(head, rows)
+
+
+# -- when not --------------------------------------------------------------------------------------
+
+
+def when_not(evidence: Evidence) -> str:
+    """Where FedKF's variants gain nothing over FedAvg with T1, or lose."""
+    found, rows = worlds(evidence), []
+    for world in found:
+        for name in FAMILY:
+            own = world.method(name)
+            by = {readout: world.less_fedavg(name, readout) for readout in READOUTS}
+            if own and any(by.values()):
+                rows.append([f"{world.title}: {own.method}", *(verdicts(by[r]) for r in READOUTS)])
+    head = ["less FedAvg", "both ACA: AMP; worst client", "both OCA: AMP; worst client"]
+    return f"{table(head, rows)}\n\n{advice_against(found)}"
+
+
+def verdicts(found: Contrast | None) -> str:
+    if found is None:
+        return NONE
+    ground = "" if found.by_seeds else " (over clients)"
+    return f"{found.verdict()}{ground}; {worst_verdict(found)}"
+
+
+def worst_verdict(found: Contrast) -> str:
+    """The worst client's, over seeds: one client has no interval over clients."""
+    wlp = found.metrics.get("wlp")
+    if wlp is None or wlp.interval is None:
+        return f"{shown(wlp, 'wlp')} (too few seeds)"
+    if not wlp.beyond_chance:
+        return CHANCE
+    return "better" if wlp.mean > 0 else "worse"
+
+
+def advice_against(found: Sequence[World]) -> str:
+    """The places where no variant is better than FedAvg read as OCA, and those where one is."""
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    for world in found:
+        known = [c for name in FAMILY if (c := world.less_fedavg(name, "oca"))]
+        if known:
+            sides[any(c.verdict() == "better" for c in known)].append(world.title)
+    gains = (
+        "Beyond chance, some variant of FedKF is above FedAvg (OCA) in AMP on "
+        f"{listed(sides[True])}."
+    )
+    none = (
+        f"On {listed(sides[False])} that is not shown of any: there, FedAvg read as OCA is the "
+        "cheaper choice."
+    )
+    return " ".join([*([gains] if sides[True] else []), *([none] if sides[False] else [])])
