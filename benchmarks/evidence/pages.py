@@ -32,6 +32,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "photographs": tables.photographs,
     "rivals": tables.rivals,
     "sites": tables.sites,
+    "alone": worlds.federated_or_alone,
     "t1": worlds.worth_of_t1,
     "t2": worlds.worth_of_t2,
     "when-not": worlds.when_not,

@@ -12,6 +12,7 @@ from evidence.markdown import table
 from evidence.reading import Evidence
 from evidence.tables import LETTERS
 from fedkf.paper import analyses, experiments, findings, pace, speed
+from fedkf.paper.experiment import Report
 from fedkf.paper.published import COMPARED
 from fedkf.paper.scales import Scale, choose, main_plans
 from fedkf.paper.tables import ResultTable
@@ -101,13 +102,13 @@ def sweep(evidence: Evidence, what: str) -> str:
     return f"{command}\n\n{text.strip()}"
 
 
-def sweep_report(evidence: Evidence, what: str, folder: Path) -> experiments.Report:
+def sweep_report(evidence: Evidence, what: str, folder: Path) -> Report:
     """Tables and figures of a sweep; neither where it has no run."""
     scale, experiment = choose("small"), experiments.EXPERIMENTS[what]
     plans, records = experiment.plans(scale), evidence.records(SHORT)
     found = {plan.name: records[plan.name] for plan in plans if plan.name in records}
     if not found:
-        return experiments.Report()
+        return Report()
     return experiment.report(gather(plans, found), scale, folder)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.charts.labels import algorithm_label
+from fedkf.paper import sites
 from fedkf.paper.grid import ROW, VARIANT, label, row_key
 from fedkf.runs import suite
 from fedkf.runs.collect import Group, gather
@@ -17,6 +18,8 @@ from fedkf.runs.suite import Finished
 
 ROOT = Path(__file__).parents[2]
 STEPS = "steps.json"
+SITES = "sites"
+"""The one suite that is no file: `fedkf reproduce sites --scale paper`."""
 UNCHANGED = "as it is"
 """What a run is called whose name tells no change."""
 HOUR = 3600
@@ -57,7 +60,7 @@ class Evidence:
 
     def folders(self) -> list[str]:
         """The suites that have records or are planned."""
-        planned = {file.stem for file in self.suites.glob("*.yaml")}
+        planned = {SITES, *(file.stem for file in self.suites.glob("*.yaml"))}
         return sorted(planned | {path.name for path in self.results.iterdir() if path.is_dir()})
 
     def records(self, name: str) -> Mapping[str, Finished]:
@@ -66,6 +69,8 @@ class Evidence:
 
     def planned(self, name: str) -> list[suite.Plan]:
         """The runs of the suite of that name; none where there is no suite."""
+        if name == SITES:
+            return sites.site_plans(sites.SCALES["paper"])
         file = self.suites / f"{name}.yaml"
         return list(suite.read(file).plans) if file.exists() else []
 

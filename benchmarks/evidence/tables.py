@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from evidence.contrasts import NONE, Model, contrast, shown
 from evidence.markdown import both, percent, table, thousandths
-from evidence.reading import UNCHANGED, Evidence, Setting, hours
+from evidence.reading import SITES, UNCHANGED, Evidence, Setting, hours
 from fedkf.paper.published import COMPARED
+from fedkf.paper.sites import ALONE
 from fedkf.paper.tables import Cell, Column, show
 from fedkf.runs.collect import PERSONAL, READOUTS
 
@@ -17,8 +18,8 @@ COLUMNS = {
 }
 PHOTOGRAPHS = ("photographs", "photographs-plain")
 RIVALS = ("rivals", "rivals-proxy")
-SITES = "sites"
 LETTERS = "letters"
+NOTHING = "No run is finished yet."
 TRIED = ("attempts-", "search")
 """What the folders of attempts on FedKF+ begin with."""
 
@@ -34,7 +35,7 @@ def places(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
 def scores(settings: Sequence[Setting]) -> str:
     """AMP, FM and WLP of every method and readout, mean ± std over seeds, a table a place."""
     if not any(one.runs for one in settings):
-        return "No run is finished yet."
+        return NOTHING
     written = []
     for where, members in places(settings).items():
         rows = [score_row(Model(one, readout)) for one in members for readout in readouts_of(one)]
@@ -44,7 +45,9 @@ def scores(settings: Sequence[Setting]) -> str:
 
 
 def readouts_of(setting: Setting) -> tuple[str, ...]:
-    """Both, and models of the clients' own where a method has them."""
+    """Both, and models of the clients' own where a method has them; one of those trained alone."""
+    if setting.algorithm == ALONE:
+        return READOUTS[:1]
     personal = any(run.final(PERSONAL) for run in setting.runs)
     return (*READOUTS, PERSONAL) if personal else READOUTS
 
@@ -79,14 +82,26 @@ def photograph_settings(evidence: Evidence) -> list[Setting]:
 
 
 def sites(evidence: Evidence) -> str:
-    return scores(evidence.settings(SITES))
+    """AMP and WLP of every model, federations across."""
+    settings = evidence.settings(SITES)
+    if not any(one.runs for one in settings):
+        return NOTHING
+    across = [where for where, members in places(settings).items() if any(m.runs for m in members)]
+    rows: dict[str, dict[str, str]] = {}
+    for one in settings:
+        for readout in readouts_of(one):
+            model = Model(one, readout)
+            values = both([percent(model.mean(metric)) for metric in ("amp", "wlp")])
+            rows.setdefault(model.name, {})[one.where] = values
+    cells = [[name, *(own.get(where, NONE) for where in across)] for name, own in rows.items()]
+    return table(["AMP / WLP, %", *across], [row for row in cells if set(row[1:]) != {NONE}])
 
 
 def rivals(evidence: Evidence) -> str:
     """Every algorithm on letters after thirty rounds, the best AMP first."""
     settings, steps = evidence.settings(*RIVALS), evidence.steps()
     if not any(one.runs for one in settings):
-        return "No run is finished yet."
+        return NOTHING
     rows: list[tuple[float, list[str]]] = []
     for one in settings:
         models = [Model(one, readout) for readout in READOUTS]
@@ -120,7 +135,7 @@ def attempts(evidence: Evidence, name: str, base: str | None = None) -> str:
     """Each variant of a suite, and what it differs from the base by, seed by seed."""
     settings = [one for one in evidence.settings(name) if one.method]
     if not any(one.runs for one in settings):
-        return "No run is finished yet."
+        return NOTHING
     written = []
     for where, members in places(plain_first(settings)).items():
         start = next((one for one in members if one.method == base), members[0])

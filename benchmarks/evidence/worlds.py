@@ -8,9 +8,11 @@ from statistics import fmean
 
 from evidence.contrasts import NONE, Contrast, Model, contrast, shown
 from evidence.markdown import listed, table
-from evidence.reading import Evidence, Setting, find
-from evidence.tables import LETTERS, SITES, photograph_settings, places
-from fedkf.runs.collect import READOUTS
+from evidence.reading import SITES, Evidence, Setting, find
+from evidence.tables import LETTERS, NOTHING, photograph_settings, places
+from fedkf.paper.differences import BASELINE
+from fedkf.paper.sites import ALONE
+from fedkf.runs.collect import PERSONAL, READOUTS
 from fedkf.runs.statistics import CHANCE
 
 FAMILY = ("fedkf-", "fedkf", "fedkf+")
@@ -110,6 +112,22 @@ def worth_of_t2(evidence: Evidence) -> str:
                 rows.append([f"{world.title}: {own.method}", *contrast_row(found), *cost])
     head = ["less FedAvg, both OCA", *HEAD, "a step, in FedAvg's", "bytes, in FedAvg's"]
     return table(head, rows)
+
+
+def federated_or_alone(evidence: Evidence) -> str:
+    """What each site gains over training alone, by the shared model and by one of its own."""
+    rows = []
+    for world in worlds(evidence):
+        alone = world.method(ALONE)
+        methods = [one for name in (BASELINE, *FAMILY) if (one := world.method(name))]
+        for model in (Model(one, readout) for one in methods for readout in ("oca", PERSONAL)):
+            found = contrast(model, Model(alone, "aca")) if alone else None
+            if found:
+                gains = [shown(found.metrics.get("amp")), shown(found.clients)]
+                lose = f"{found.worse} of {found.count}"
+                rows.append([f"{world.title}: {model.name}", *gains, lose, str(found.seeds)])
+    head = ["less training alone", "AMP, points", "a site, points", "better alone", "seeds"]
+    return table(head, rows) if rows else NOTHING
 
 
 # -- when not --------------------------------------------------------------------------------------
