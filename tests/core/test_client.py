@@ -12,7 +12,8 @@ from conftest import Settings
 
 import fedkf
 from fedkf.core.algorithm import option
-from fedkf.core.client import Client, Undeclared, batch_indices, refuse_undeclared
+from fedkf.core.batches import batch_indices
+from fedkf.core.client import Client, Undeclared, refuse_undeclared
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Server
 from fedkf.core.task import Training

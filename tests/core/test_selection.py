@@ -15,7 +15,7 @@ from fedkf.core.random import Streams
 def selections(clients: int, fraction: float, rounds: int, seed: int = 0) -> list[list[int]]:
     """What the round loop chooses; it looks at the sizes, the streams and the schedule only."""
     server = SimpleNamespace(sizes=dict.fromkeys(range(clients), 1), streams=Streams(seed))
-    loop: Any = SimpleNamespace(server=server, schedule=Schedule(rounds, fraction))
+    loop: Any = SimpleNamespace(server=server, schedule=Schedule(rounds, fraction), budget=None)
     return [Federation.select(loop, round) for round in range(1, rounds + 1)]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, State, option
-from fedkf.core.client import batch_indices
+from fedkf.core.batches import batch_indices
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.task import Training, copy_of

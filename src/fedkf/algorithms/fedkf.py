@@ -32,6 +32,7 @@ class FedKF(Algorithm):
 
     name: ClassVar[str] = "fedkf"
     continues: ClassVar[bool] = True
+    private: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     uses_generator: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -77,7 +78,7 @@ class FedKF(Algorithm):
                         logits = teacher(fake)
             with client.aside():
                 kl = distil(logits.detach(), student(fake.detach()))
-            client.step(client.task.loss(student(x), y) + self.gamma * kl)  # w_k ← w_k − η ∇L(w_k)
+            client.step(client.loss(x, y) + self.gamma * kl)  # w_k ← w_k − η ∇L(w_k)
             if fresh and not self.resample:
                 self.train_generator(client, samples, fake, features, logits)
             client.log(kl=kl)

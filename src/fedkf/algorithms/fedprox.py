@@ -20,6 +20,7 @@ class FedProx(Algorithm):
 
     name: ClassVar[str] = "fedprox"
     continues: ClassVar[bool] = True
+    private: ClassVar[bool] = True
     mu: float = option(0.01, "weight of the proximal term", at_least=0)
 
     def local_loss(self, client: Client, down: Payload) -> LocalLoss:

@@ -71,6 +71,9 @@ class Algorithm:
     continues: ClassVar[bool] = True
     """Between two epochs, local training keeps nothing but what `Client` and `Samples` do, so that
     after a crash it can go on. A class that overrides any of its methods says it again."""
+    private: ClassVar[bool] = True
+    """On a client it touches samples through `client.loss` alone, which `privacy` makes private. A
+    class that overrides any of its methods there says it again."""
     means_by_server: ClassVar[bool] = True
     """Its `aggregate` takes no mean but `server.mean`, so that a robust one can take its place.
 
@@ -130,7 +133,7 @@ class Algorithm:
 
     def local_loss(self, client: Client, down: Payload) -> LocalLoss:
         """The loss of a batch as a function; whatever it needs once is prepared here."""
-        return lambda x, y: client.task.loss(client.model(x), y)
+        return client.loss
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
         """How many of the client's test samples each readout in `down` classifies correctly.

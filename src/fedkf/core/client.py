@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fedkf.core.batches import batch_indices, batches_of
 from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError, disk_error
 from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import EVALUATIONS, STEP
+from fedkf.core.privacy import Privacy, Withheld, behind, tests_of
 from fedkf.core.random import GlobalStream
 from fedkf.core.samples import Samples, Sampling
 from fedkf.core.signals import ENDINGS, watched_signals
-from fedkf.core.task import Task, Training, copy_of
+from fedkf.core.task import Task, copy_of
 from fedkf.core.turn import Turn
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 
@@ -39,6 +41,8 @@ class ClientData:
     labels: Tensor
     test_images: Tensor
     test_labels: Tensor
+    units: Tensor | None = None
+    """To whom each training sample belongs (`data.unit`), from 0."""
 
 
 class Client:
@@ -57,8 +61,9 @@ class Client:
         state: Payload | None = None,
     ) -> None:
         self.id, self.round, self.data = id, round, data
-        self.task = task = task.of_client(data.labels)
         self.size = len(data.labels)
+        privacy = task.parts_of(Privacy)
+        self.task = task if privacy else task.of_client(data.labels)
         self.state = state
         self.steps = 0
         self.aside_stream = GlobalStream(task.streams.integer("aside", round, id), task.device)
@@ -68,6 +73,8 @@ class Client:
         self.source: Samples | None = None
         self.turn: Turn | None = None
         """Where training is kept from epoch to epoch, if it is."""
+        self.private = behind(privacy[0], self) if privacy else None
+        """The samples, where they are reached through noisy gradients only."""
 
     def random(self, purpose: str) -> torch.Generator:
         """A random stream of this client, this round and this purpose."""
@@ -97,9 +104,7 @@ class Client:
     @property
     def planned(self) -> int:
         """How many batches this turn has, those included that a model with batch norm skips."""
-        training = self.task.training
-        epoch = training.steps_per_epoch or math.ceil(self.size / training.batch_size)
-        return training.local_epochs * epoch
+        return batches_of(self.size, self.task.training)
 
     def batches(
         self, purpose: str = "batches", own: bool = False
@@ -107,8 +112,12 @@ class Client:
         """The batches of this round's local epochs, from a stream that restarts every round.
 
         Another purpose gives other batches, for algorithms that need several at a time. `own` are
-        the client's own batches, whatever number of steps the run prescribes.
+        the client's own batches, whatever number of steps the run prescribes. Under privacy they
+        are Poisson samples, sealed: only `loss` can open them.
         """
+        if self.private is not None:
+            yield from self.private.batches()
+            return
         for index in self.indices(purpose, own):
             yield self.data.images[index], self.data.labels[index]
 
@@ -118,6 +127,8 @@ class Client:
         Batch normalisation cannot train on a single sample: a model that has it passes over such a
         batch, and a client with nothing else repeats its sample.
         """
+        if self.private is not None:
+            raise Withheld
         training, turn = self.task.training, self.turn if purpose == "batches" else None
         if own:
             training = replace(training, steps_per_epoch=None)
@@ -136,13 +147,20 @@ class Client:
         if turn is not None and done < training.local_epochs * epoch:
             turn.keep(self, training.local_epochs * epoch)
 
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """The task's loss of a batch; under privacy one of value 0 with a noisy gradient."""
+        if self.private is not None:
+            return self.private.loss(self.model, self.task.loss, x)
+        return self.task.loss(self.model(x), y)
+
     def step(self, loss: Tensor) -> None:
         """One step of the local model down `loss`."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
         self.steps += 1
-        self.log(loss=loss)
+        if self.private is None:
+            self.log(loss=loss)
 
     def log(self, **losses: Tensor) -> None:
         """Add to the sums whose means are reported; stays on the device, so nothing waits."""
@@ -191,27 +209,6 @@ class Client:
         finally:
             for module in tracking:
                 module.track_running_stats = True
-
-
-def batch_indices(size: int, training: Training, random: torch.Generator) -> Iterator[Tensor]:
-    """Indices of every batch of a round.
-
-    With steps of its own, the data is shuffled and split once and every epoch repeats the split.
-    With a given number of steps, batches come from a reshuffled stream without partial batches; a
-    client smaller than a batch uses what it has.
-    """
-    batch = min(training.batch_size, size)
-    if training.steps_per_epoch is None:
-        split = torch.randperm(size, generator=random).split(training.batch_size)
-        for _ in range(training.local_epochs):
-            yield from split
-        return
-    wanted = training.local_epochs * training.steps_per_epoch
-    while wanted > 0:
-        order = torch.randperm(size, generator=random)
-        full = order[: size - size % batch].split(batch)[:wanted]
-        yield from full
-        wanted -= len(full)
 
 
 @dataclass(frozen=True)
@@ -275,7 +272,10 @@ class ClientHost:
     def _run(self, call: Call, wire: Payload, state: Payload | None) -> tuple[Client, Payload]:
         with watched_signals() as signals:
             try:
-                client = Client(call.client, call.round, self.data(call.client), self.task, state)
+                data = self.data(call.client)
+                client = Client(call.client, call.round, data, self.task, state)
+                if client.private is not None and call.step in EVALUATIONS:
+                    client.data = tests_of(data)
                 down = wire if call.step in EVALUATIONS else self.codec.decode_down(wire)
                 if self.keeps_turns and call.step not in EVALUATIONS:
                     client.turn = Turn.of(self.states.folder, call, wire, self.algorithm)

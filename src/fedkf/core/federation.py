@@ -18,11 +18,12 @@ from fedkf.core.memory import Scope
 from fedkf.core.overall import Inactive, with_global
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import STEP
+from fedkf.core.privacy import Budget
 from fedkf.core.records import Round, Score
 from fedkf.core.server import Counts, Server
 
-OVERALL, DEFENCE = "overall", "defence"
-"""The names of T1's memory and of what the defence remembers."""
+OVERALL, DEFENCE, PRIVACY = "overall", "defence", "privacy"
+"""The names of T1's memory, of what the defence remembers and of what clients have spent."""
 FINAL, MEMORY = "final-", "memory-"
 """What the names of a checkpoint's payloads begin with: readouts after the last round, memories."""
 
@@ -99,8 +100,9 @@ class Federation:
         schedule: Schedule,
         checkpoint: Checkpoint,
         observers: Sequence[Observer] = (),
+        budget: Budget | None = None,
     ) -> None:
-        self.algorithm, self.server = algorithm, server
+        self.algorithm, self.server, self.budget = algorithm, server, budget
         self.schedule, self.checkpoint, self.observers = schedule, checkpoint, observers
         self.ledger = server.channel.ledger
         self.done = 0
@@ -120,18 +122,25 @@ class Federation:
             self._remember_overall()
         if DEFENCE in saved.payloads:
             self.server.defence.restore(saved.payloads[DEFENCE])
+        if self.budget is not None and PRIVACY in saved.payloads:
+            self.budget.restore(saved.payloads[PRIVACY])
         finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
-        if finals and saved.round == self.schedule.rounds:
+        if finals and self._last(saved.round):
             self.final = {name.removeprefix(FINAL): weights for name, weights in finals.items()}
 
     def run(self) -> dict[str, Weights]:
         """Train to the last round; the readouts "aca" and "oca"."""
         if self.state is None:
             self.state = self.algorithm.start(self.server)
-        for round in range(self.done + 1, self.schedule.rounds + 1):
-            self.state = self._round(round, self.state)
-        assert self.final is not None
+        while self.final is None or not self._last(self.done):
+            self.state = self._round(self.done + 1, self.state)
         return self.final
+
+    def _last(self, round: int) -> bool:
+        """Whether no round follows: all are done, or no client has anything left to spend."""
+        if round == self.schedule.rounds or self.budget is None:
+            return round == self.schedule.rounds
+        return not any(map(self.budget.allows, self.server.sizes))
 
     def readouts(self, state: Payload) -> dict[str, Weights]:
         """The algorithm's own global model and, once a client was seen, T1's."""
@@ -144,25 +153,25 @@ class Federation:
         wanted = active_clients(schedule.fraction, clients)
         count = asked_clients(wanted, schedule.oversample, clients)
         random = self.server.streams.numpy_generator("selection", round)
-        if schedule.availability is None:
+        if schedule.availability is None and self.budget is None:
             return sorted(random.choice(clients, count, replace=False).tolist())
-        there = schedule.availability.clients(round, clients, self.server.streams)
+        there: Sequence[int] = range(clients)
+        if schedule.availability is not None:
+            there = schedule.availability.clients(round, clients, self.server.streams)
+        if self.budget is not None:
+            there = [k for k in there if self.budget.allows(k)]
         if not there:
             return []
         return sorted(random.choice(there, min(count, len(there)), replace=False).tolist())
 
     def _round(self, round: int, state: Payload) -> Payload:
         server, clock = self.server, Clock()
-        wanted = active_clients(self.schedule.fraction, len(server.sizes))
-        server.begin(round, self.select(round), wanted)
-        before = self.ledger.bytes()
-        for observer in self.observers:
-            observer.round_started(round, server.active)
+        asked, before = self._begin(round), self.ledger.bytes()
         sent = state["weights"] if "weights" in state else self.algorithm.model(state)
         if server.active:
             state = self.algorithm.round(server, state)
         self._update_overall(sent)
-        last = round == self.schedule.rounds
+        last = self._last(round)
         readouts = self.readouts(state)
         if last:
             readouts = self.final = self.algorithm.finish(server, readouts)
@@ -181,6 +190,7 @@ class Federation:
             {way: after[way] - before[way] for way in after},
             moves=server.moves,
             late=server.late,
+            privacy=None if self.budget is None else self.budget.spent(asked),
         )
         self.done = round
         clock.laps["train"] = server.seconds_training
@@ -197,6 +207,17 @@ class Federation:
             observer.round_finished(record)
         return state
 
+    def _begin(self, round: int) -> list[int]:
+        """Who is asked in a new round. It is charged, whatever comes of it."""
+        asked = self.select(round)
+        wanted = active_clients(self.schedule.fraction, len(self.server.sizes))
+        self.server.begin(round, asked, wanted)
+        if self.budget is not None:
+            self.budget.charge(asked)
+        for observer in self.observers:
+            observer.round_started(round, self.server.active)
+        return asked
+
     def payloads(self, state: Payload) -> dict[str, Payload]:
         """What a checkpoint must hold beside slots and private states."""
         memories = {MEMORY + name: kept for name, kept in self.server.memories().items()}
@@ -205,6 +226,8 @@ class Federation:
         kept = {"start": start, "state": state, **memories, **finals}
         if self.schedule.inactive == "global" and self.server.overall is not None:
             kept[OVERALL] = Payload(weights=self.server.overall)
+        if self.budget is not None:
+            kept[PRIVACY] = self.budget.state()
         remembered = self.server.defence.state()
         return {**kept, DEFENCE: remembered} if list(remembered) else kept
 

@@ -28,6 +28,8 @@ class Objective:
 
     name: ClassVar[str] = ""
     targets: ClassVar[Targets] = "number"
+    separable: ClassVar[bool] = False
+    """The loss of a batch is the mean of its samples' losses, so that each has its own gradient."""
 
     weights: Sequence[float] | None = None
     """How much a sample counts in the loss by its class; None: all alike."""
@@ -83,6 +85,7 @@ class Classification(Objective):
 
     name: ClassVar[str] = "classification"
     targets: ClassVar[Targets] = "classes"
+    separable: ClassVar[bool] = True
 
     def outputs(self, classes: int) -> int:
         return classes
@@ -106,6 +109,7 @@ class Binary(Objective):
 
     name: ClassVar[str] = "binary"
     targets: ClassVar[Targets] = "two classes"
+    separable: ClassVar[bool] = True
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         z, y = outputs[:, 0], targets.to(outputs.dtype)
@@ -130,6 +134,7 @@ class Regression(Objective):
 
     name: ClassVar[str] = "regression"
     targets: ClassVar[Targets] = "number"
+    separable: ClassVar[bool] = True
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return torch.nn.functional.mse_loss(outputs[:, 0], targets.to(outputs.dtype))

@@ -126,6 +126,21 @@ class Moves:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What clients have spent of their privacy budgets, all rounds so far together."""
+
+    clients: Sequence[int] = ()
+    epsilon: Sequence[float] = ()
+
+    @staticmethod
+    def read(content: object) -> Spent:
+        found = Spent(**read_fields(Spent, content, clients=many(whole), epsilon=many(finite)))
+        if len(found.clients) != len(found.epsilon):
+            raise Damage("must be as many as clients", ("epsilon",))
+        return found
+
+
+@dataclass(frozen=True)
 class Round:
     """A finished round: a line of rounds.jsonl."""
 
@@ -140,6 +155,8 @@ class Round:
     moves: Moves = Moves()
     late: Sequence[int] = ()
     """Clients that were asked too and not waited for, since enough others had answered."""
+    privacy: Spent | None = None
+    """Under privacy, the ε of everyone who was asked."""
 
     def __getitem__(self, key: str) -> Any:
         """A key of the line in rounds.jsonl."""
@@ -158,6 +175,7 @@ class Round:
             "seconds": self.seconds,
             **moves,
             **({"late": self.late} if self.late else {}),
+            **({"privacy": vars(self.privacy)} if self.privacy is not None else {}),
         }
 
     @staticmethod
@@ -174,6 +192,7 @@ class Round:
             seconds=named(finite),
             moves=Moves.read,
             late=many(whole),
+            privacy=maybe(Spent.read),
         )
         if found["round"] < 1:
             raise Damage("must be at least 1", ("round",))

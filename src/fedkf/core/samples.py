@@ -42,6 +42,8 @@ class Samples:
     continues: ClassVar[bool] = False
     """Whether `progress` and the client's random streams are all that the next batch depends on; a
     class that overrides the methods of one that says so says it again."""
+    private: ClassVar[bool] = False
+    """Whether it touches none of the client's own samples; said again like `continues`."""
 
     def __init__(self, client: Client) -> None:
         settings = client.task.part(Sampling)

@@ -58,10 +58,13 @@ class Task:
 
     def part(self, kind: type[Part]) -> Part:
         """The part of that type."""
-        for part in self.parts:
-            if isinstance(part, kind):
-                return part
+        for part in self.parts_of(kind):
+            return part
         raise ValueError(f"this task has no {kind.__name__}")
+
+    def parts_of(self, kind: type[Part]) -> list[Part]:
+        """The parts of that type, if there are any."""
+        return [part for part in self.parts if isinstance(part, kind)]
 
     def __getstate__(self) -> dict[str, object]:
         """Another process makes modules of its own."""

@@ -28,15 +28,16 @@ OF_SAMPLES = ("__init__", "draw", "learn", "make")
 """The methods whose class must say that training with them `continues`."""
 
 
-def continues(kind: type, methods: tuple[str, ...]) -> bool:
+def continues(kind: type, methods: tuple[str, ...], word: str = "continues") -> bool:
     """Whether training with this class can go on after any epoch.
 
     A class says so (`continues`) for its own methods and those that it inherits; one that overrides
-    any of `methods` without saying it again may keep things that nobody knows of.
+    any of `methods` without saying it again may keep things that nobody knows of. Other promises
+    of classes, each with its `word`, hold in the same way.
     """
     for each in kind.__mro__:
-        if "continues" in vars(each):
-            return bool(vars(each)["continues"])
+        if word in vars(each):
+            return bool(vars(each)[word])
         if any(name in vars(each) for name in methods):
             return False
     return False

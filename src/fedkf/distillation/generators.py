@@ -62,6 +62,7 @@ class FrozenGenerator(GeneratedSamples):
     """Draws from a generator that came down and does not learn here."""
 
     continues: ClassVar[bool] = True  # batches are normalised by their own statistics
+    private: ClassVar[bool] = True
 
     def draw(self) -> Tensor:
         with torch.no_grad():
@@ -72,6 +73,7 @@ class TrainedGenerator(GeneratedSamples):
     """The paper's source: a generator of the client's own, trained with Adam round after round."""
 
     continues: ClassVar[bool] = True
+    private: ClassVar[bool] = True
 
     def __init__(self, client: Client) -> None:
         settings, kept = client.task.part(Generation), client.state

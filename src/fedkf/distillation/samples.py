@@ -42,6 +42,7 @@ class Noise(FreeSamples):
     """Uniform noise; for inputs that are no images, normal noise."""
 
     continues: ClassVar[bool] = True
+    private: ClassVar[bool] = True
 
     def make(self) -> Tensor:
         size = (self.count, *self.task.shape)
@@ -54,6 +55,7 @@ class Field(FreeSamples):
     """Smooth random fields: coarse noise, enlarged, with the contrast of drawings."""
 
     continues: ClassVar[bool] = True
+    private: ClassVar[bool] = True
     coarseness = 4
 
     def make(self) -> Tensor:
@@ -68,6 +70,7 @@ class Drawing(FreeSamples):
     """Random blots and lines: smooth fields of several scales above or around a random height."""
 
     continues: ClassVar[bool] = True
+    private: ClassVar[bool] = True
     scales = (3, 5, 8, 12)
 
     def make(self) -> Tensor:

@@ -46,6 +46,8 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     """What the clients are told. `steps` stands for "equal", which one by itself cannot know."""
     if config.generator.start is not None:
         raise UserError("generator.start names a file, which clients on other machines do not have")
+    if config.privacy.on:
+        raise UserError("privacy is for runs on one machine; sites do not take it from others")
     content = config.model_dump(mode="json")
     content["federation"]["steps"] = steps or "own"
     sent = {name: {key: content[name][key] for key in keys} for name, keys in TRAVELLING.items()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedkf.core.arithmetic import combine
-from fedkf.core.client import batch_indices
+from fedkf.core.batches import batch_indices
 from fedkf.core.task import copy_of
 from fedkf.models.features import features_and_logits
 

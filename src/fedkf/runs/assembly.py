@@ -12,6 +12,7 @@ from fedkf.core.defence import Defence
 from fedkf.core.federation import Checkpoint, Federation, Observer, Schedule
 from fedkf.core.server import Channel, Engine, Server, Storage
 from fedkf.core.versions import Versions
+from fedkf.runs.privacy import make_accounts
 from fedkf.runs.setup import Objects, make_algorithm, make_task
 from fedkf.runs.traces import make_availability
 
@@ -68,6 +69,7 @@ class Assembly:
         """What a settled configuration describes; `given` objects stand in for what it names."""
         algorithm = given.algorithm or make_algorithm(config)
         task = make_task(config, population, algorithm, given)
+        make_accounts(config, task, population.sizes)  # refuses a budget that nobody could keep
         return cls(config, population, algorithm, task, proxy)
 
     def starting_from(self, weights: Weights) -> Assembly:
@@ -102,7 +104,8 @@ class Assembly:
         self, server: Server, checkpoint: Checkpoint, observers: Sequence[Observer] = ()
     ) -> Federation:
         """All rounds of the configuration, before the first."""
-        return Federation(self.algorithm, server, self.schedule(), checkpoint, observers)
+        accounts = make_accounts(self.config, self.task, self.population.sizes)
+        return Federation(self.algorithm, server, self.schedule(), checkpoint, observers, accounts)
 
     def schedule(self) -> Schedule:
         """What the configuration says of rounds and who takes part in them."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import shown
 from fedkf.runs.documents import parse_yaml, read_yaml
+from fedkf.runs.privacy import check_private
 from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Config
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ def _with_algorithm(
             "a rule of its own in place of the mean; it must be norm or none"
         )
     check_task(config, kind)
+    check_private(config, kind)
     if config.evaluation.personal != "none" and (kind.personal_models or not kind.shared_model):
         raise UserError(
             f"evaluation.personal is {config.evaluation.personal!r}, but with "

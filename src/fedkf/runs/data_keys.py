@@ -75,6 +75,9 @@ class Data(Section):
     split_by: str | None = Field(
         None, description="column or array, such as a patient's id, of which none is on both sides"
     )
+    unit: str | None = Field(
+        None, description="column or array, such as a patient's id, that privacy protects as one"
+    )
     scaling: Literal["federated", "site", "none"] | None = Field(
         None, description="of tables and signals: federated (agreed mean and std), site or none"
     )

@@ -28,6 +28,7 @@ from fedkf.runs.config import flatten, refuse_changes
 from fedkf.runs.division import agreement
 from fedkf.runs.engines import check_engine, make_engine
 from fedkf.runs.personalize import data_of
+from fedkf.runs.privacy import check_scale
 from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise, write_models
 from fedkf.runs.schema import Config
@@ -131,7 +132,13 @@ class Experiment:
         try:
             if self.saved is not None:
                 federation.restore(self.saved)
-            return federation.run()
+            readouts = federation.run()
+            if federation.done < self.assembly.config.federation.rounds:
+                self.say(
+                    f"every client has spent its privacy budget: the run ends after round "
+                    f"{federation.done}"
+                )
+            return readouts
         finally:
             engine.close()
             for observer in self.observers:
@@ -191,6 +198,7 @@ def execute(
             observers = [*observers, make_tracker(config.output.log, run.path, flatten(config))]
         samples = load_samples(config, say, given)
         asked, config = config, settle(config, samples.source)
+        check_scale(asked, config)
         if existing:
             refuse_changes(existing, config)
         keep_freed_memory()

@@ -20,6 +20,7 @@ from fedkf.runs.data_keys import (
     Section,
     Seed,
 )
+from fedkf.runs.privacy import PrivacySettings
 
 Fidelity = Literal["text", "released"]
 
@@ -207,6 +208,7 @@ class Config(Section):
     evaluation: Evaluation = Evaluation()
     engine: EngineSettings = EngineSettings()
     transport: Transport = Transport()
+    privacy: PrivacySettings = PrivacySettings()
     output: Output = Output()
 
 

@@ -29,6 +29,7 @@ from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
 from fedkf.models.personal import Personal
 from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
+from fedkf.runs.privacy import make_privacy, settled_turns, try_private
 from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def settle(config: Config, source: Source) -> Config:
     update = {
         "data": data.model_copy(update=settled),
         "generator": generator.model_copy(update={"name": fits}),
+        **settled_turns(config),
     }
     return config.model_copy(update=update)
 
@@ -258,24 +260,27 @@ def make_task(
         raise UserError(
             f"data.class_weights has {len(aim.weights)} numbers but there are {classes} classes"
         )
+    training = Training(
+        local_epochs=settings.local_epochs,
+        steps_per_epoch=steps,
+        batch_size=settings.batch_size,
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+    private = make_privacy(config, data.sizes, training)
     task = Task(
         make_model=model_factory(config, data.shape, aim.outputs(classes), given.model),
         shape=data.shape,
         classes=classes,
         objective=aim,
-        training=Training(
-            local_epochs=settings.local_epochs,
-            steps_per_epoch=steps,
-            batch_size=settings.batch_size,
-            lr=settings.lr,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-        ),
+        training=training,
         streams=Streams(settings.seed),
         parts=[
             Sampling(source, generator.batch_size, generator.reuse),
             generation,
             Personalisation(Personal(evaluation.personal, evaluation.personal_epochs)),
+            *private,
         ],
         mean=config.data.mean or (0.0,),
         std=config.data.std or (1.0,),
@@ -287,6 +292,8 @@ def make_task(
         check_model(task.make_model(), data.shape, task.outputs, features)
         if algorithm.uses_generator:
             check_generator(generation.make(), generator.noise, data.shape)
+        if private:
+            try_private(task)
     return task
 
 

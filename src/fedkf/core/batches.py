@@ -1,0 +1,41 @@
+"""Batches: which of a client's samples make each batch of a turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedkf.core.task import Training
+
+
+def batches_of(size: int, training: Training) -> int:
+    """How many batches a turn of a client with so many samples has."""
+    epoch = training.steps_per_epoch or math.ceil(size / training.batch_size)
+    return training.local_epochs * epoch
+
+
+def batch_indices(size: int, training: Training, random: torch.Generator) -> Iterator[Tensor]:
+    """Indices of every batch of a round.
+
+    With steps of its own, the data is shuffled and split once and every epoch repeats the split.
+    With a given number of steps, batches come from a reshuffled stream without partial batches; a
+    client smaller than a batch uses what it has.
+    """
+    batch = min(training.batch_size, size)
+    if training.steps_per_epoch is None:
+        split = torch.randperm(size, generator=random).split(training.batch_size)
+        for _ in range(training.local_epochs):
+            yield from split
+        return
+    wanted = training.local_epochs * training.steps_per_epoch
+    while wanted > 0:
+        order = torch.randperm(size, generator=random)
+        full = order[: size - size % batch].split(batch)[:wanted]
+        yield from full
+        wanted -= len(full)

@@ -1,0 +1,254 @@
+"""Privacy: the one way in which a private run touches a client's samples.
+
+DP-SGD (Abadi et al., 2016): each step sums the clipped gradients of a Poisson sample and adds
+normal noise. Whatever is computed from these sums alone needs no more protection, however often.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+import torch
+
+from fedkf.core.batches import batches_of
+from fedkf.core.errors import FedkfError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedkf.core.client import Client, ClientData
+    from fedkf.core.payload import Payload
+    from fedkf.core.records import Spent
+    from fedkf.core.task import Training
+
+CHANCE = ("privacy sampling", "privacy noise")
+"""The purposes of the random streams that a private turn draws from."""
+CHUNK = 64
+"""Samples whose gradients are held at a time; fixed, so that results do not depend on memory."""
+
+
+class Withheld(FedkfError):
+    """Something asked for samples that a private run gives to its noisy gradients only."""
+
+    def __init__(self) -> None:
+        super().__init__("under privacy a client's samples are reached through client.loss alone")
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What a client does in a turn: `steps` noisy sums, each over a Poisson sample.
+
+    A sample (or a unit, such as a patient) is in a step's batch with probability `rate`,
+    whatever the others do; the noise is `noise` times the norm that gradients are clipped to.
+    """
+
+    noise: float
+    rate: float
+    steps: int
+
+    @staticmethod
+    def of(size: int, training: Training, noise: float) -> Mechanism:
+        """That of a client with so many samples, a number which is public."""
+        return Mechanism(noise, min(1.0, training.batch_size / size), batches_of(size, training))
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """The part of a task that says how gradients are made private."""
+
+    clip: float
+    mechanisms: Mapping[int, Mechanism]
+    """By the number of a client's samples."""
+    secret: bool = False
+    """Chance comes from the operating system: nobody can repeat it, whoever knows the seed."""
+
+
+class Budget(Protocol):
+    """Who may still be asked, and what was spent."""
+
+    def allows(self, client: int) -> bool:
+        """Whether one more turn stays within the client's budget."""
+        ...
+
+    def charge(self, clients: Sequence[int]) -> None:
+        """These take part in a round, whatever becomes of their uploads."""
+        ...
+
+    def spent(self, clients: Sequence[int]) -> Spent:
+        """What these have spent so far."""
+        ...
+
+    def state(self) -> Payload: ...
+    def restore(self, saved: Payload) -> None: ...
+
+
+# -- chance ----------------------------------------------------------------------------------------
+
+
+class Chance(Protocol):
+    """Where the Poisson samples and the noise come from."""
+
+    def uniform(self, count: int) -> Tensor: ...
+    def normal(self, shape: torch.Size) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class SeededChance:
+    """From the run's seed: for experiments, which are to be repeated."""
+
+    sampling: torch.Generator
+    noise: torch.Generator
+
+    def uniform(self, count: int) -> Tensor:
+        return torch.rand(count, generator=self.sampling, dtype=torch.float64)
+
+    def normal(self, shape: torch.Size) -> Tensor:
+        return torch.randn(shape, generator=self.noise)
+
+
+class SecretChance:
+    """From the operating system's entropy: for sites, whose seed the coordinator knows."""
+
+    def uniform(self, count: int) -> Tensor:
+        raw = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
+        return torch.from_numpy((raw.astype(np.float64) + 0.5) / 2**53)
+
+    def normal(self, shape: torch.Size) -> Tensor:
+        count = shape.numel()
+        half = (count + 1) // 2
+        radius, angle = self.uniform(half).log().mul(-2).sqrt(), self.uniform(half) * 2 * torch.pi
+        both = torch.cat([radius * angle.cos(), radius * angle.sin()])  # Box and Muller
+        return both[:count].float().view(shape)
+
+
+# -- the private step ------------------------------------------------------------------------------
+
+
+class Sealed:
+    """A batch that the private step alone can open, and only once."""
+
+    def __init__(self, index: Tensor) -> None:
+        self._index: Tensor | None = index
+
+    def open(self) -> Tensor:
+        if self._index is None:
+            raise Withheld
+        index, self._index = self._index, None
+        return index
+
+
+class WithheldData:
+    """Stands in for a client's samples; `tests` are those that it is judged by, if it may be."""
+
+    def __init__(self, tests: tuple[Tensor, Tensor] | None = None) -> None:
+        self._tests = tests
+
+    def __getattr__(self, name: str) -> Any:
+        if self._tests is not None and name in ("test_images", "test_labels"):
+            return self._tests[name == "test_labels"]
+        raise Withheld
+
+
+def tests_of(data: ClientData) -> Any:
+    """The test samples alone, which no training sees."""
+    return WithheldData((data.test_images, data.test_labels))
+
+
+@dataclass(frozen=True)
+class PrivateSamples:
+    """A client's samples behind the mechanism."""
+
+    inputs: Tensor
+    targets: Tensor
+    units: Tensor | None
+    """To whom each sample belongs, from 0; None: every sample stands for itself."""
+    privacy: Privacy
+    chance: Chance
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self.privacy.mechanisms[len(self.targets)]
+
+    def batches(self) -> Iterator[tuple[Any, Any]]:
+        """So many Poisson samples as a turn has; inputs and targets are one and the same seal."""
+        size, rate = len(self.targets), self.mechanism.rate
+        count = size if self.units is None else int(self.units.max()) + 1
+        for _ in range(self.mechanism.steps):
+            chosen = (self.chance.uniform(count) < rate).to(self.targets.device)
+            index = (chosen if self.units is None else chosen[self.units]).nonzero().flatten()
+            batch = Sealed(index)
+            yield batch, batch
+
+    def loss(self, model: nn.Module, function: Callable[..., Tensor], batch: object) -> Tensor:
+        """A loss of value 0 whose gradient is the noisy one, however it is used further."""
+        if not isinstance(batch, Sealed):
+            raise Withheld
+        index = batch.open()
+        shares = None
+        if self.units is not None:  # a unit counts once, as the mean of its clipped samples
+            own = self.units[index]
+            shares = 1 / own.bincount()[own] if len(own) else own.float()
+        inputs, targets = self.inputs[index], self.targets[index]
+        total = clipped_sum(model, function, (inputs, targets), self.privacy.clip, shares)
+        whole = len(self.targets) if self.units is None else int(self.units.max()) + 1
+        expected, deviation = whole * self.mechanism.rate, self.mechanism.noise * self.privacy.clip
+        surrogate: Tensor = inputs.new_zeros(())
+        for name, parameter in learned(model).items():
+            noise = self.chance.normal(parameter.shape).to(parameter)
+            gradient = (total[name] + deviation * noise) / expected
+            surrogate = surrogate + ((parameter - parameter.detach()) * gradient).sum()
+        return surrogate
+
+
+def behind(privacy: Privacy, client: Client) -> PrivateSamples:
+    """The client's samples; from now on nothing else can reach them."""
+    chance: Chance = SecretChance()
+    if not privacy.secret:
+        chance = SeededChance(*(client.random(purpose) for purpose in CHANCE))
+    data, client.data = client.data, cast("ClientData", WithheldData())
+    return PrivateSamples(data.images, data.labels, data.units, privacy, chance)
+
+
+def learned(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def clipped_sum(
+    model: nn.Module,
+    function: Callable[..., Tensor],
+    samples: tuple[Tensor, Tensor],
+    clip: float,
+    shares: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Σ of every sample's gradient, none longer than `clip`, times its share.
+
+    A gradient that is no number, as an absurd sample can give, counts as none.
+    """
+    from torch.func import functional_call, grad, vmap
+
+    parameters, buffers = learned(model), dict(model.named_buffers())
+
+    def one(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return function(functional_call(model, (weights, buffers), (x[None],)), y[None])
+
+    gradients = vmap(grad(one), in_dims=(None, 0, 0), randomness="different")
+    weights = {name: p.detach() for name, p in parameters.items()}
+    total = {name: torch.zeros_like(p) for name, p in weights.items()}
+    inputs, targets = samples
+    for start in range(0, len(targets), CHUNK):
+        part = slice(start, start + CHUNK)
+        found = gradients(weights, inputs[part], targets[part])
+        squares = torch.stack([g.flatten(1).square().sum(1) for g in found.values()]).sum(0)
+        factor = (clip / squares.sqrt()).clamp(max=1.0)
+        if not squares.isfinite().all():
+            factor = torch.where(squares.isfinite(), factor, torch.zeros_like(factor))
+            found = {name: g.nan_to_num(0.0, 0.0, 0.0) for name, g in found.items()}
+        if shares is not None:
+            factor = factor * shares[part]
+        for name, gradient in found.items():
+            total[name] += torch.tensordot(factor, gradient, dims=1)
+    return total

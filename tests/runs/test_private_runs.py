@@ -1,0 +1,160 @@
+"""Runs under privacy: what they spend, when they end, and every way around that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from conftest import Outcome, Settings, Unsteady, model_bytes
+
+import fedkf
+from fedkf.core.errors import UserError
+from fedkf.core.payload import Payload
+
+
+def with_keys(settings: Settings, **sections: dict[str, Any]) -> Settings:
+    return {**settings, **{name: {**settings.get(name, {}), **v} for name, v in sections.items()}}
+
+
+@pytest.fixture
+def private(settings: Settings) -> Settings:
+    cheap: dict[str, Any] = {"preset": "lite", "width": 4, "batch_size": 4}
+    return with_keys(
+        settings, privacy={"epsilon": 8.0}, generator=cheap, federation={"local_epochs": 1}
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "fedkf", "fedkf-"])
+def test_everyone_stays_within_the_budget_and_every_round_says_what_was_spent(
+    private: Settings, algorithm: str
+) -> None:
+    result = fedkf.run(private, algorithm=algorithm, rounds=2)
+    last: dict[int, float] = {}
+    for record in result.history:
+        spent = record["privacy"]
+        assert spent["clients"] == record["active"]
+        for client, epsilon in zip(spent["clients"], spent["epsilon"], strict=True):
+            assert last.get(client, 0.0) < epsilon <= 8.0
+            last[client] = epsilon
+    assert "loss" not in result.history[0]["losses"]
+
+
+def test_workers_make_no_difference_and_a_broken_run_ends_as_a_whole_one(
+    private: Settings, tmp_path: Path
+) -> None:
+    def explode(record: dict[str, object]) -> None:
+        if record["round"] == 2:
+            raise RuntimeError("boom")
+
+    whole = fedkf.run(private, out=tmp_path / "whole", workers=2)
+    with pytest.raises(RuntimeError, match="boom"):
+        fedkf.run(private, out=tmp_path / "broken", on_round=explode)
+    broken = fedkf.run(private, out=tmp_path / "broken", resume=True)
+    assert model_bytes(tmp_path / "broken") == model_bytes(tmp_path / "whole")
+    assert [r["privacy"] for r in broken.history] == [r["privacy"] for r in whole.history]
+
+
+def test_who_has_spent_its_budget_is_not_asked_again_and_the_run_ends_when_all_have(
+    private: Settings, tmp_path: Path
+) -> None:
+    settings = with_keys(private, federation={"rounds": 9}, privacy={"epsilon": 8.0, "turns": 2})
+    settings["algorithm"] = {"name": "fedavg"}
+    result = fedkf.run(settings, out=tmp_path / "run")
+    turns = [client for record in result.history for client in record["active"]]
+    assert {turns.count(client) for client in range(6)} == {2}
+    assert 4 <= len(result.history) < 9
+    assert result.summary["rounds"] == len(result.history)
+    again = fedkf.run(settings, out=tmp_path / "run", resume=True)
+    assert again.history == result.history
+
+
+def test_the_guarantee_does_not_change_runs_without_it(settings: Settings) -> None:
+    assert "privacy" not in fedkf.run(settings).history[0]
+
+
+class Curious(fedkf.Algorithm):
+    """Looks at its samples and says nothing about it."""
+
+    name: ClassVar[str] = "curious"
+
+    def local_update(self, client: Any, down: Payload) -> Payload:
+        client.start(down["weights"])
+        client.log(mean=client.data.images.mean())
+        return client.upload()  # type: ignore[no-any-return]
+
+
+class Lying(Curious):
+    name: ClassVar[str] = "lying"
+    private: ClassVar[bool] = True
+
+
+def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_nothing(
+    private: Settings,
+) -> None:
+    del private["algorithm"]
+    with pytest.raises(UserError, match="Curious is refused: its clients use their samples"):
+        fedkf.run(private, algorithm=Curious())
+    with pytest.raises(fedkf.FedkfError, match=r"reached through client\.loss alone"):
+        fedkf.run(private, algorithm=Lying())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("privacy.epsilon", 0, "privacy.epsilon is 0; it must be greater than 0"),
+        ("privacy.epsilon", -2, "privacy.epsilon is -2; it must be greater than 0"),
+        ("privacy.delta", 0.5, "privacy.delta is 0.5; it must be below 1/"),
+        ("privacy.delta", 1, "privacy.delta is 1; it must be less than 1"),
+        ("privacy.clip", 0, "privacy.clip is 0; it must be greater than 0"),
+        ("privacy.noise", 0.01, "spent before the first round is over"),
+        ("privacy.target", "client", "privacy.target is 'client'; it must be 'example'"),
+        ("algorithm.name", "fedgen", "fedgen is refused: it sends label_counts"),
+        ("algorithm.name", "qffl", "qffl is refused: it sends local_loss"),
+        ("algorithm.name", "ccvr", "ccvr is refused: it sends"),
+        ("algorithm.name", "afl", "afl is refused"),
+        ("algorithm.name", "fedkf+", "fedkf+ is refused: its clients use their samples"),
+        ("algorithm.name", "fedlc", "fedlc is refused: its clients use their samples"),
+        ("algorithm.name", "scaffold", "scaffold is refused"),
+        ("algorithm.name", "local", "local is refused"),
+        ("generator.samples", "warp", "generator.samples warp is refused"),
+        ("data.class_weights", "balanced", "data.class_weights is refused"),
+        ("data.task", "survival", "data.task survival is refused: its loss is not a sum"),
+        ("data.scaling", "site", "data.scaling site is refused"),
+        ("evaluation.personal", "finetune", "evaluation.personal is refused"),
+        ("model.name", "conftest:Unsteady", "(BatchNorm2d) is refused: it mixes samples"),
+    ],
+)
+def test_every_way_around_and_every_bad_setting_is_a_sentence(
+    private: Settings,
+    cli: Callable[..., Outcome],
+    tmp_path: Path,
+    key: str,
+    value: Any,
+    sentence: str,
+) -> None:
+    from fedkf.runs.documents import yaml
+
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(private))
+    outcome = cli("run", file, "--set", f"{key}={value}", "--out", tmp_path / "run", "--quiet")
+    assert outcome.code == 2
+    assert sentence in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not (tmp_path / "run" / "rounds.jsonl").exists()
+
+
+def test_a_scale_that_the_samples_agree_on_is_refused(private: Settings, tmp_path: Path) -> None:
+    rows = "\n".join(f"{k},{k % 7},{'ab'[k % 2]}" for k in range(60))
+    (tmp_path / "table.csv").write_text(f"x,z,y\n{rows}\n")
+    about = {"source": "table", "path": str(tmp_path / "table.csv"), "target": "y", "clients": 2}
+    settings = {**private, "data": about, "model": {"name": "mlp"}, "algorithm": {"name": "fedavg"}}
+    with pytest.raises(UserError, match=r"data\.scaling federated is refused.*public knowledge"):
+        fedkf.run(settings)
+    settings["data"] = {**about, "mean": [30.0, 3.0], "std": [17.0, 2.0]}
+    assert fedkf.run(settings, rounds=1).history[0]["privacy"]["clients"]
+
+
+def test_unsteady_has_what_is_refused() -> None:
+    assert any("BatchNorm" in type(m).__name__ for m in Unsteady().modules())
