@@ -180,8 +180,6 @@ def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
         *(f"overall.{key}" for key in ["scope", "inactive", "max_staleness"]),
         *(f"generator.{key}" for key in ["preset", "start"]),
         *(f"engine.{key}" for key in ["name", "workers", "device", "address"]),
-        "data.unit",
-        *(f"privacy.{key}" for key in ["target", "epsilon", "delta", "clip", "noise", "turns"]),
         *(f"output.{key}" for key in ["dir", "checkpoint_every", "log"]),
     }
     travels = {f"{section}.{key}" for section, keys in TRAVELLING.items() for key in keys}

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
-from conftest import Outcome, Settings, Unsteady, model_bytes
+from conftest import Outcome, Settings, Unsteady, make_client, model_bytes
 
 import fedkf
 from fedkf.core.errors import UserError
@@ -158,3 +159,33 @@ def test_a_scale_that_the_samples_agree_on_is_refused(private: Settings, tmp_pat
 
 def test_unsteady_has_what_is_refused() -> None:
     assert any("BatchNorm" in type(m).__name__ for m in Unsteady().modules())
+
+
+def test_a_patient_with_many_samples_is_protected_as_one(private: Settings, tmp_path: Path) -> None:
+    """Whoever has all of a client's samples is in a batch with all of them or with none."""
+    with np.load(private["data"]["path"]) as found:
+        arrays = dict(found)
+    patients = np.array([f"p{k % 18}" for k in range(90)])
+    np.savez(tmp_path / "patients.npz", **arrays, patient=patients)
+    about = {"path": str(tmp_path / "patients.npz"), "unit": "patient", "partition": "iid"}
+    settings = with_keys(private, data={**about, "clients": 2})
+    settings["algorithm"] = {"name": "fedavg"}
+    assert fedkf.run(settings, rounds=1).history[0]["privacy"]["clients"]
+    client = make_client(settings, round=1)
+    units = client.private.units if client.private else None
+    assert units is not None
+    assert sorted(set(units.tolist())) == list(range(int(units.max()) + 1))
+    for x, _ in client.batches():
+        index = x.open()  # type: ignore[attr-defined]
+        for unit in set(units[index].tolist()):
+            assert int((units == unit).sum()) == int((units[index] == unit).sum())
+
+
+def test_a_unit_that_the_source_cannot_tell_is_refused(private: Settings) -> None:
+    with pytest.raises(UserError, match="has no array 'patient'"):
+        fedkf.run(with_keys(private, data={"unit": "patient"}))
+    digits = {**private, "data": {"source": "digits", "unit": "patient"}}
+    with pytest.raises(UserError, match=r"data\.unit is 'patient', which data\.source digits"):
+        fedkf.run(digits)
+    with pytest.raises(UserError, match=r"data\.unit is what privacy protects"):
+        fedkf.run({**digits, "privacy": {}})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedkf.cli.consoles import show
 from fedkf.cli.options import SetOption, needs_flower, resolve
+
+if TYPE_CHECKING:
+    from fedkf.flower.site import Host, SiteFolder
 
 commands = typer.Typer(
     name="site",
@@ -70,18 +73,53 @@ def check(
     sent = SentLog(site / SENT).check(site.key().public_key())
     refused = RefusedLog(site / REFUSED).count()
     show(f"{name} has sent {sent} answers ({SENT} is unbroken) and refused {refused} messages")
+    show_budget(site)
     if config is None:
         return
     settings, _ = resolve(config, set_)
     host = Host(site, Invitation(outgoing(settings), "0" * 8))
     about = host.introduction()
-    kinds = ["weights", *host.algorithm.discloses, "counts of correct and of tested samples"]
+    kinds = ["weights", *host.algorithm.discloses]
+    if settings.privacy.on:
+        show_promise(host)
+    else:
+        kinds.append("counts of correct and of tested samples")
     if "losses" in host.site.share:
         kinds.append("training losses")
     show(
         f"{host.site.name} would take part: {about.train} training and {about.test} test "
         f"samples of shape {list(about.shape)}; it would send these two numbers, this shape, "
         f"{', '.join(kinds)}"
+    )
+
+
+def show_budget(site: SiteFolder) -> None:
+    """What the site's file allows all experiments together, and what they have spent."""
+    own = site.read().privacy
+    if own is None:
+        return
+    from fedkf.flower.budget import FILE, SiteAccounts
+
+    spent = SiteAccounts(site / FILE).epsilon(own.delta)
+    show(
+        f"all experiments together may tell of any one sample ε = {own.epsilon:g} with δ = "
+        f"{own.delta:g} at most, and they have spent ε = {spent:.3g} so far ({FILE})"
+    )
+
+
+def show_promise(host: Host) -> None:
+    """What an experiment would promise, and who could still learn what."""
+    mechanism, asked = host.mechanism, host.config.privacy
+    assert mechanism is not None
+    planned = (mechanism,) * (asked.turns or 1)
+    each = host.accounts.epsilon(asked.delta, "", planned[:1])
+    total = host.accounts.epsilon(asked.delta, "", planned)
+    show(
+        f"under privacy it would send weights made of noisy gradients (noise "
+        f"{mechanism.noise:.3g} times {asked.clip:g}): a round costs ε = {each:.3g}, and in "
+        f"{len(planned)} rounds ε = {total:.3g} with δ = {asked.delta:g} for every "
+        f"{'sample' if host.config.data.unit is None else host.config.data.unit}, towards "
+        "everybody; the number of samples is told as it is, and no counts of correct answers"
     )
 
 

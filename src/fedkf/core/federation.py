@@ -74,6 +74,8 @@ class Schedule:
     """Who can be chosen; None means always all."""
     personal: bool = False
     """After the last round, clients also judge models that they made their own."""
+    judged: bool = True
+    """Whether models are evaluated at all."""
 
 
 def active_clients(fraction: float, clients: int) -> int:
@@ -177,7 +179,8 @@ class Federation:
             readouts = self.final = self.algorithm.finish(server, readouts)
         clock.lap("aggregate")
         scores = None
-        if last or round % self.schedule.evaluate_every == 0:
+        due = last or round % self.schedule.evaluate_every == 0
+        if due and self.schedule.judged:
             scores = self._evaluate(readouts, last and self.schedule.personal)
         clock.lap("evaluate")
         after = self.ledger.bytes()

@@ -49,7 +49,7 @@ def annotated(source: Source, arrays: Arrays, where: str, split_by: str | None) 
                 f"data.split_by: {where.removeprefix('data.path: ')} has no array {split_by!r}"
             )
         units = np.unique(arrays[split_by], return_inverse=True)[1]
-        source = replace(source, units=units.astype(np.int64))
+        source = replace(source, units=units.astype(np.int64), units_by=split_by)
     source = replace(source, tested=sides(arrays.get("split")))
     if "client" not in arrays:
         return source

@@ -38,6 +38,8 @@ class FederatedData:
     test_offsets: NDArray[np.int64]
     names: list[str]
     class_names: list[str]
+    units: NDArray[np.int64] | None = None
+    """To whom each training sample belongs, where `data.unit` says so."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -60,8 +62,16 @@ class FederatedData:
     def client(self, id: int) -> ClientData:
         train = slice(*self.offsets[id : id + 2])
         test = slice(*self.test_offsets[id : id + 2])
+        units = None
+        if self.units is not None:
+            own = np.unique(self.units[train], return_inverse=True)[1]
+            units = torch.from_numpy(own).to(self.labels.device)
         return ClientData(
-            self.images[train], self.labels[train], self.test_images[test], self.test_labels[test]
+            self.images[train],
+            self.labels[train],
+            self.test_images[test],
+            self.test_labels[test],
+            units,
         )
 
     def to(self, device: str, layout: torch.memory_format) -> FederatedData:
@@ -130,6 +140,8 @@ class Preparation:
     split: str = "random"
     scaling: str = "none"
     """`site`: by each client's own mean and deviation, rather than by `mean` and `std`."""
+    by_unit: bool = False
+    """Whether clients are to know which samples are of one unit."""
 
 
 def federate(
@@ -168,6 +180,9 @@ def federate(
         *gather(test, "test"),
         names=list(names) or [f"client {k}" for k in range(len(parts))],
         class_names=source.class_names,
+        units=source.units[np.concatenate(train)]
+        if prepare.by_unit and source.units is not None
+        else None,
     )
 
 

@@ -41,6 +41,8 @@ class Source:
     """Which samples test, where the source says so."""
     units: NDArray[np.int64] | None = None
     """What must not be on both sides of the split, such as the windows of one recording."""
+    units_by: str | None = None
+    """The column or array that tells units, where one of the user's own choice does."""
     layout: Layout | None = None
     """What a table's inputs are made of."""
 

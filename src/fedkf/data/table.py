@@ -38,7 +38,7 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
     source = owned(source, found, reading)
     if reading.split_by is not None:
         units = np.unique(found.cells[reading.split_by], return_inverse=True)[1]
-        source = replace(source, units=units.astype(np.int64))
+        source = replace(source, units=units.astype(np.int64), units_by=reading.split_by)
     for text in table_notes(source):
         say(text)
     return source

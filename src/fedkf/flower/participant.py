@@ -11,6 +11,7 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fedkf.core.errors import UserError
 from fedkf.core.versions import Versions
 from fedkf.data.datasets import arrays_of
 from fedkf.data.federated import FederatedData
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.data import Dataset
 
+UNGUARDED = "privacy needs a site that keeps its own account: fedkf run, or fedkf site"
+"""Why a Flower app of one's own does not offer it."""
 Factory = Callable[..., "nn.Module"]
 
 
@@ -56,6 +59,8 @@ def client_app(
         call, head = read_call(message)
         invitation = Invitation.read(message)
         config = incoming(invitation.config)
+        if config.privacy.on:
+            raise UserError(UNGUARDED)
         engine = config.engine.model_copy(update={"device": str(head["device"])})
         config = config.model_copy(update={"engine": engine})
         own = own_data(data, context, config)

@@ -11,6 +11,7 @@ import secrets
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from flwr.app import Context
@@ -92,6 +93,9 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         inputs = None if config.data.proxy is None else named_proxy(config, sites.shape, say)
         proxy = prepare_proxy(config, inputs, sites.shape)
         assembly = Assembly.of(config, sites, proxy=proxy)
+        if config.privacy.on:
+            say("under privacy sites count no test samples for others: no accuracy is measured")
+            assembly = replace(assembly, judged=False)
         origin = {**provenance(None, proxy), "data_sha256": sites.digest(), "experiment": name}
         experiment = Experiment(assembly, run, origin, [], say, RemoteVersions)
         with experiment.open(sites.described):
@@ -115,7 +119,9 @@ def engine_of(
 
 def failed_everywhere(rounds: list[Round]) -> None:
     """A run whose last round nobody judged has no result to show."""
-    last = rounds[-1].readouts or {}
+    last = rounds[-1].readouts
+    if last is None:
+        return  # nobody was asked to
     if not any(score.clients for score in last.values()):
         raise FedkfError("no site answered the last evaluation; resume the run with more rounds")
 

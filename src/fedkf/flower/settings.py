@@ -8,6 +8,7 @@ from typing import Any
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.runs.config import parse
+from fedkf.runs.privacy import settled_turns
 from fedkf.runs.schema import Config
 
 TRAVELLING: Mapping[str, tuple[str, ...]] = {
@@ -15,7 +16,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
         *("task", "class_names", "class_weights", "image_size", "mean", "std"),
         *("train_fraction", "seed", "split", "split_by", "scaling", "target", "positive", "site"),
         *("columns", "categorical", "categories", "missing", "indicators", "missing_values"),
-        *("window", "stride"),
+        *("window", "stride", "unit"),
     ),
     "model": ("name",),
     "algorithm": ("name",),
@@ -24,6 +25,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
     "engine": ("threads",),
     "transport": ("downlink", "uplink"),
     "evaluation": ("personal", "personal_epochs"),
+    "privacy": ("target", "epsilon", "delta", "clip", "noise", "turns"),
 }
 """The sections of a configuration that are sent, and their keys. Beside an algorithm's name go the
 hyperparameters that its class declares. No key may name a file or a program."""
@@ -46,11 +48,12 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     """What the clients are told. `steps` stands for "equal", which one by itself cannot know."""
     if config.generator.start is not None:
         raise UserError("generator.start names a file, which clients on other machines do not have")
-    if config.privacy.on:
-        raise UserError("privacy is for runs on one machine; sites do not take it from others")
+    config = config.model_copy(update=settled_turns(config))
     content = config.model_dump(mode="json")
     content["federation"]["steps"] = steps or "own"
     sent = {name: {key: content[name][key] for key in keys} for name, keys in TRAVELLING.items()}
+    if not config.privacy.on:  # sites of before there was any
+        del sent["privacy"], sent["data"]["unit"]
     return {**sent, "algorithm": content["algorithm"]}
 
 

@@ -19,12 +19,15 @@ from fedkf.core.errors import UserError
 from fedkf.core.objective import find
 from fedkf.core.payload import Payload, write_atomically
 from fedkf.core.personal import EVALUATIONS, STEP
+from fedkf.core.privacy import Mechanism, Privacy
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 from fedkf.core.versions import Versions
 from fedkf.data import sources
 from fedkf.data.federated import FederatedData
 from fedkf.data.targets import Targets
 from fedkf.flower import keys, programs
+from fedkf.flower.budget import FILE as BUDGET
+from fedkf.flower.budget import Limit, SiteAccounts, SiteBudget
 from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.orders import Guard, Recipient
 from fedkf.flower.private import private
@@ -32,7 +35,9 @@ from fedkf.flower.settings import SiteRefusal, incoming
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import explain
 from fedkf.runs.data_keys import Section
+from fedkf.runs.division import reading_of
 from fedkf.runs.documents import parse_yaml, read_yaml
+from fedkf.runs.privacy import check_private, check_scale
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import make_algorithm, make_data, settle
 
@@ -68,6 +73,7 @@ class Site(Section):
     allow: list[str] = Field([], description="package.module:object that a config may name")
     share: list[Share] = Field([], description="what may leave beside weights, sizes and counts")
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    privacy: SiteBudget | None = Field(None, description="what experiments may tell in all")
 
 
 TEMPLATE = """\
@@ -86,6 +92,10 @@ allow: []
 # losses (training losses, for monitoring), local_loss (q-FFL, AFL), label_counts (FedGen),
 # feature_statistics (CCVR). An algorithm that needs more than is listed is refused.
 share: []
+
+# What all experiments together may tell of any one sample, whatever they promise; null takes part
+# in experiments without privacy, too.
+privacy: null                # such as {{epsilon: 8, delta: 1.0e-5}}
 
 device: cpu
 """
@@ -174,7 +184,7 @@ def validate(content: Any, where: str) -> Site:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
             key = ".".join(map(str, first["loc"]))
-            known = "name, coordinator, data.source, data.path, allow, share and device"
+            known = "name, coordinator, data.source, data.path, allow, share, privacy and device"
             raise UserError(f"{where}: no key {key!r}; it holds {known}") from None
         raise UserError(f"{where}: {explain(error)}") from None
 
@@ -197,20 +207,27 @@ def load_data(config: Config) -> tuple[Config, FederatedData]:
     """This site's samples, checked against the configuration's class names."""
     settings = config.data
     try:
-        source = sources.load(
-            settings.source,
-            settings.path,
-            Targets(settings.task, settings.class_names, least_classes=1),
-            settings.image_size,
-        )
+        if settings.unit is not None:
+            source = sources.read(settings.source, settings.path, reading_of(settings, 1))
+        else:
+            source = sources.load(
+                settings.source,
+                settings.path,
+                Targets(settings.task, settings.class_names, least_classes=1),
+                settings.image_size,
+            )
     except UserError as error:
         print(f"fedkf site: {error}", file=sys.stderr)  # here, where its paths are no secret
         refusal = "its data does not fit the configuration; its own log says why"
         raise SiteRefusal(refusal) from error
     # All of it is one client's, whoever owned it in the source.
     source = replace(source, owners=None, owner_names=())
-    config = settle(config, source)
-    return config, make_data(config, source)
+    settled = settle(config, source)
+    try:
+        check_scale(config, settled)
+    except UserError as error:
+        raise SiteRefusal(str(error)) from error
+    return settled, make_data(settled, source)
 
 
 class Host:
@@ -226,7 +243,38 @@ class Host:
                 f"{self._config.algorithm.name} would send {lacking[0]}, "
                 "which its site file does not share"
             )
+        self._check_privacy()
+        self.accounts = SiteAccounts(folder / BUDGET)
+        self._experiment = invitation.experiment
         self._folder = folder / "state" / invitation.experiment
+
+    def _check_privacy(self) -> None:
+        """Refuse a run that promises less than this site asks for; nobody else is trusted to."""
+        if self.site.privacy is not None and not self._config.privacy.on:
+            raise SiteRefusal("its site file asks for privacy, and the configuration has none")
+        try:
+            check_private(self._config, type(self.algorithm))
+        except UserError as error:
+            raise SiteRefusal(str(error)) from error
+
+    def limits(self) -> list[Limit]:
+        """What the site's file allows in all, and what this experiment promised."""
+        own, asked = self.site.privacy, self._config.privacy
+        limits = [] if own is None else [Limit(own.epsilon, own.delta)]
+        if asked.epsilon is not None:
+            limits.append(Limit(asked.epsilon, asked.delta, self._experiment))
+        return limits
+
+    @cached_property
+    def assembly(self) -> Assembly:
+        """The experiment with this site's data and, under privacy, chance that nobody knows."""
+        return Assembly.of(self.config, self.data).in_secret()
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """What a turn does to the samples; None without privacy."""
+        parts = self.assembly.task.parts_of(Privacy)
+        return parts[0].mechanisms[self.data.sizes[0]] if parts else None
 
     @cached_property
     def _settled(self) -> tuple[Config, FederatedData]:
@@ -268,8 +316,12 @@ class Host:
         self.states.keep_only(call.client, keep)
         if call.start is not None and not self.states.path(call.client, call.start).exists():
             raise SiteRefusal("its private state of that round is not on its disk any more")
-        host = Assembly.of(config, self.data).only_host(self.data, self.states)
-        host.keeps_turns = True
+        host = self.assembly.only_host(self.data, self.states)
+        host.keeps_turns = not config.privacy.on  # noise is never drawn twice
+        if self.mechanism is not None:
+            if call.step in EVALUATIONS:
+                raise SiteRefusal("under privacy it does not count its test samples for others")
+            self.accounts.charge(self._experiment, self.mechanism, self.limits())
         reply = host.perform(call, down)
         assert reply.upload is not None
         return Reply(call, self.released(call, reply.upload), reply.wrote_state)

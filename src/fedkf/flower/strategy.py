@@ -29,7 +29,7 @@ from fedkf.core.server import Storage
 from fedkf.core.versions import RemoteVersions, Versions
 from fedkf.flower.carrier import RemoteEngine
 from fedkf.flower.handshake import Introduction, Invitation, Members, connected, introductions
-from fedkf.flower.participant import Factory
+from fedkf.flower.participant import UNGUARDED, Factory
 from fedkf.flower.settings import outgoing
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import resolve
@@ -61,6 +61,8 @@ class AlgorithmStrategy(Strategy):
         self.config = resolve({}, flat, kind)
         if kind.needs_proxy_data:
             raise UserError(f"{kind.name} needs unlabelled data on the server; use fedkf run")
+        if self.config.privacy.on:
+            raise UserError(UNGUARDED)
         outgoing(self.config)  # what clients cannot be told is refused here
         self.algorithm = make_algorithm(self.config)
         self.model, self.readout = model, readout

@@ -10,6 +10,7 @@ from fedkf.core.client import ClientData, ClientHost
 from fedkf.core.codec import Codec
 from fedkf.core.defence import Defence
 from fedkf.core.federation import Checkpoint, Federation, Observer, Schedule
+from fedkf.core.privacy import Privacy
 from fedkf.core.server import Channel, Engine, Server, Storage
 from fedkf.core.versions import Versions
 from fedkf.runs.privacy import make_accounts
@@ -57,6 +58,8 @@ class Assembly:
     proxy: torch.Tensor | None = None
     agreement: Agreement | None = None
     """What was exchanged before the first round, if anything."""
+    judged: bool = True
+    """Clients may be asked how many test samples models classify correctly."""
 
     @classmethod
     def of(
@@ -75,6 +78,14 @@ class Assembly:
     def starting_from(self, weights: Weights) -> Assembly:
         """The same with another w⁰ than the one that the seed gives."""
         return replace(self, task=replace(self.task, start=weights))
+
+    def in_secret(self) -> Assembly:
+        """The same where noise comes from entropy of this machine rather than from the seed."""
+        parts = [
+            replace(part, secret=True) if isinstance(part, Privacy) else part
+            for part in self.task.parts
+        ]
+        return replace(self, task=replace(self.task, parts=parts))
 
     @property
     def codec(self) -> Codec:
@@ -121,4 +132,5 @@ class Assembly:
             settings.oversample,
             make_availability(settings, len(self.population.sizes)),
             self.config.evaluation.personal != "none",
+            self.judged,
         )

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
     from fedkf.core.privacy import Privacy
     from fedkf.core.task import Task, Training
+    from fedkf.data.source import Source
     from fedkf.runs.accounting import Accounts
+    from fedkf.runs.data_keys import Data
     from fedkf.runs.schema import Config
 
 SPARE = 1.25
@@ -81,6 +83,8 @@ def check_private(config: Config, kind: type[Algorithm]) -> None:
         if settings.unit is not None:
             raise UserError("data.unit is what privacy protects; set privacy.epsilon, too")
         return
+    if settings.unit is not None and settings.split_by not in (None, settings.unit):
+        raise UserError("data.split_by must be none or the data.unit that privacy protects")
     check_installed("privacy", "privacy", "dp_accounting")
     name = config.algorithm.name
     check_algorithm(name, kind)
@@ -159,6 +163,18 @@ def settled_turns(config: Config) -> dict[str, Any]:
     share = federation.fraction * min(federation.oversample, 1 / federation.fraction)
     planned = min(federation.rounds, math.ceil(round(SPARE * share * federation.rounds, 9)))
     return {"privacy": privacy.model_copy(update={"turns": planned})}
+
+
+def protects_units(settings: Data, source: Source) -> bool:
+    """Whether all samples of a unit are protected as one; the source must know them."""
+    if settings.unit is None:
+        return False
+    if source.units_by != settings.unit:
+        raise UserError(
+            f"data.unit is {settings.unit!r}, which data.source {settings.source} cannot tell; it "
+            "is a column of a table or an array of an .npz file"
+        )
+    return True
 
 
 def make_privacy(config: Config, sizes: Mapping[int, int], training: Training) -> list[Privacy]:

@@ -29,7 +29,7 @@ from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
 from fedkf.models.personal import Personal
 from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
-from fedkf.runs.privacy import make_privacy, settled_turns, try_private
+from fedkf.runs.privacy import make_privacy, protects_units, settled_turns, try_private
 from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ def make_data(config: Config, source: Source) -> FederatedData:
         settings.shift_strength,
         settings.split or "random",
         settings.scaling or "none",
+        protects_units(settings, source),
     )
     parts = divide(settings, source)
     names = source.owner_names if settings.partition == "natural" else ()

@@ -1,0 +1,143 @@
+"""A site holds to its own budget, whatever its coordinator asks, with chance of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Outcome, Settings
+
+from fedkf.core.client import Call
+from fedkf.core.payload import Payload
+from fedkf.core.privacy import Mechanism
+from fedkf.flower.budget import FILE, Limit, SiteAccounts
+from fedkf.flower.coordinator import Coordinator
+from fedkf.flower.handshake import Invitation
+from fedkf.flower.settings import SiteRefusal, incoming, outgoing
+from fedkf.flower.site import Host, SiteFolder
+from fedkf.runs.config import resolve
+
+PRIVATE = {"privacy.epsilon": 8.0, "privacy.turns": 2, "algorithm.name": "fedavg"}
+Make = Callable[..., Host]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, npz: Path) -> SiteFolder:
+    Coordinator(tmp_path / "coordinator").create(["127.0.0.1"], 8000)
+    folder = SiteFolder(tmp_path / "site")
+    folder.create("north", "127.0.0.1:8000", tmp_path / "coordinator" / "ca.crt")
+    text = (folder / "site.yaml").read_text().replace("source: folder", "source: npz")
+    (folder / "site.yaml").write_text(text.replace("path: null", f"path: {npz}"))
+    return folder
+
+
+@pytest.fixture
+def make(folder: SiteFolder, settings: Settings) -> Make:
+    def host(budget: str = "null", experiment: str = "0123abcd", **overrides: Any) -> Host:
+        text = (folder / "site.yaml").read_text()
+        lines = [
+            f"privacy: {budget}" if line.startswith("privacy:") else line
+            for line in text.splitlines()
+        ]
+        (folder / "site.yaml").write_text("\n".join(lines))
+        keys = {"data.class_names": ["0", "1", "2"], **PRIVATE}
+        keys |= {key.replace("__", "."): value for key, value in overrides.items()}
+        config = resolve(settings, keys)
+        return Host(folder, Invitation(outgoing(config), experiment))
+
+    return host
+
+
+def train(host: Host, step: str = "local_update", round: int = 1) -> Payload:
+    down = Payload(weights=host.assembly.task.initial_weights)
+    reply = host.perform(Call(step, 0, round, None, f"{round}.1"), down, [])
+    assert reply.upload is not None
+    return reply.upload
+
+
+def test_an_experiment_ends_for_a_site_when_its_promise_is_used_up(make: Make) -> None:
+    host = make()
+    assert list(train(host)) == ["weights"]
+    train(host, round=2)
+    with pytest.raises(SiteRefusal, match=r"exceed the budget of the experiment, ε = 8 with"):
+        train(make(), round=3)
+    train(make(experiment="4567abcd"))  # another one has a promise of its own
+
+
+def test_its_own_file_limits_all_experiments_together(make: Make, folder: SiteFolder) -> None:
+    own = "{epsilon: 9, delta: 1.0e-5}"
+    train(make(own))
+    train(make(own), round=2)
+    with pytest.raises(SiteRefusal, match=r"exceed the budget of its site file, ε = 9"):
+        train(make(own, experiment="4567abcd"))
+    assert len(SiteAccounts(folder / FILE).turns()) == 2  # what was refused costs nothing
+
+
+def test_a_coordinator_that_asks_for_less_noise_is_refused(make: Make) -> None:
+    with pytest.raises(SiteRefusal, match="its site file asks for privacy"):
+        make("{epsilon: 9}", privacy__epsilon=None, privacy__turns=None)
+    with pytest.raises(SiteRefusal, match="exceed the budget of its site file"):
+        train(make("{epsilon: 9}", privacy__epsilon=None, privacy__noise=0.1))
+    received = outgoing(resolve({}, {"data.class_names": ["a", "b"]}))
+    assert "privacy" not in received  # as before for sites that know of none
+    assert not incoming(received).privacy.on
+
+
+def test_a_turn_is_paid_for_before_it_begins_and_a_damaged_record_allows_nothing(
+    make: Make, folder: SiteFolder
+) -> None:
+    train(make())
+    (folder / FILE).write_text("[{]")
+    with pytest.raises(SiteRefusal, match="its record of what was spent cannot be read"):
+        train(make(), round=2)
+
+
+def test_it_counts_no_test_samples_and_sends_no_losses(make: Make) -> None:
+    with pytest.raises(SiteRefusal, match="does not count its test samples"):
+        train(make(), "evaluate")
+
+
+def test_nobody_can_repeat_its_noise(make: Make) -> None:
+    first, second = train(make()), train(make())
+    assert not torch.equal(first["weights"]["linear2.bias"], second["weights"]["linear2.bias"])
+
+
+def test_whatever_a_coordinator_says_the_site_refuses_what_is_not_private(
+    make: Make, folder: SiteFolder, settings: Settings
+) -> None:
+    config = resolve(settings, {"data.class_names": ["0", "1", "2"], "algorithm.name": "fedlc"})
+    sent = outgoing(config) | {"privacy": {"epsilon": 8.0, "delta": 1e-5}}
+    with pytest.raises(SiteRefusal, match="fedlc is refused"):
+        Host(folder, Invitation(sent, "0123abcd"))
+
+
+def test_limits_are_of_one_experiment_or_of_all(tmp_path: Path) -> None:
+    accounts, mechanism = SiteAccounts(tmp_path / FILE), Mechanism(4.0, 1.0, 2)
+    accounts.charge("a", mechanism, [])
+    accounts.charge("b", mechanism, [])
+    assert accounts.epsilon(1e-5, "a") < accounts.epsilon(1e-5)
+    assert accounts.epsilon(1e-5, "c") == 0
+    accounts.charge("a", mechanism, [Limit(accounts.epsilon(1e-5, "a", (mechanism,)), 1e-5, "a")])
+
+
+def test_site_check_says_what_is_promised_and_what_was_spent(
+    make: Make, folder: SiteFolder, settings: Settings, cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    import yaml
+
+    train(make("{epsilon: 20}"))
+    outcome = cli("site", "check", folder.path)
+    assert outcome.code == 0
+    assert "ε = 20 with δ = 1e-05 at most, and they have spent ε =" in " ".join(outcome.out.split())
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    keys = {**PRIVATE, "data.class_names": "[a, b, c]"}
+    sets = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
+    outcome = cli("site", "check", folder.path, file, *sets)
+    words = " ".join(outcome.out.split())
+    assert outcome.code == 0
+    assert "in 2 rounds" in words
+    assert "no counts of correct" in words
