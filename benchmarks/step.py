@@ -1,11 +1,13 @@
 """Seconds per training step on one thread: ours, straightforward PyTorch, and the machine's limit.
 
     python benchmarks/step.py [--repetitions 7] [--records results/frontier]
+    python benchmarks/step.py --all [--repetitions 3] [--records results/rivals]
 
 Batches of 64; LeNet-5 on 1×32×32 with 26 classes, ResNet-8 on 3×32×32 with 10. Both sides compute
 the same (a test proves it) and fetch their shuffled batches, in turns; medians. `of peak` is the
 share that our step reaches of the floating-point operations per second of a matrix product of
-1024×1024, taken in turns with it. The costs of cheaper steps are also left in the records.
+1024×1024, taken in turns with it. The costs of cheaper steps are also left in the records. `--all`
+measures a client's step of every algorithm instead, in some three minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import every_step
 import straightforward
 import torch
 from alternate import Side, medians, serve
@@ -202,10 +205,14 @@ def main() -> None:
     if "--side" in sys.argv:
         return serve_side(*sys.argv[2:4])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--all", action="store_true", help="a step of every algorithm")
+    parser.add_argument("--repetitions", type=int, help="turns of each; 7, or 3 with --all")
     parser.add_argument("--records", type=Path, help="where steps.json goes")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.all:
+        return every_step.measure(given.repetitions or 3, given.records)
+    given.repetitions = given.repetitions or 7
     cheaper(given.repetitions, given.records)
     print("\n| one step, one thread | straightforward | ours | ratio | GFLOP | of peak |")
     print("|---|---|---|---|---|---|")

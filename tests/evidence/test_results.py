@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from evidence import pages, pictures  # noqa: E402
-from evidence.reading import Evidence  # noqa: E402
+from evidence import pages, pictures
+from evidence.reading import ROOT, Evidence
 
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+\.png)\)")
 

@@ -1,0 +1,161 @@
+"""From records to differences and tables, on numbers chosen by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import every_step
+import pytest
+from evidence import pages, tables, worlds
+from evidence.contrasts import Contrast, Model, contrast, shown, signed
+from evidence.reading import UNCHANGED, Evidence, Setting, point_of, read_records
+
+from fedkf.runs.collect import Group
+from fedkf.runs.config import read, resolve
+from fedkf.runs.statistics import CHANCE, Difference
+from fedkf.runs.store import RunFolder
+from fedkf.runs.suite import Finished
+
+
+def record(
+    folder: Path, name: str, oca: Sequence[float], seed: int = 0, **settings: Any
+) -> Finished:
+    """A finished run of one round whose clients end with these accuracies; ACA's are 0.1 lower."""
+    path = folder / name
+    path.mkdir(parents=True)
+    overrides = {"federation.rounds": 1, "federation.seed": seed, "engine.workers": 0, **settings}
+    config = resolve(read("digits")[0], overrides)
+    RunFolder(path).write_config(config, {"data_sha256": "d"})
+    readouts = {}
+    for readout, accuracy in (("oca", list(oca)), ("aca", [a - 0.1 for a in oca])):
+        mean = sum(accuracy) / len(accuracy)
+        readouts[readout] = {
+            **{"amp": mean, "fm": 0.01, "wlp": min(accuracy)},
+            **{"clients": list(range(len(accuracy))), "accuracy": accuracy},
+        }
+    sent = {"down": 2_000_000, "up": 1_000_000}
+    line = {"round": 1, "active": [0], "readouts": readouts, "bytes": sent}
+    (path / "rounds.jsonl").write_text(json.dumps(line) + "\n")
+    about = {"algorithm": config.algorithm.name, "seed": seed, "rounds": 1, "readouts": readouts}
+    more = {
+        "seconds": {"train": 1800.0, "total": 1800.0},
+        "bytes": {"down": 2000000, "up": 1000000},
+    }
+    (path / "summary.json").write_text(json.dumps({**about, **more}))
+    return Finished(path, config)
+
+
+def setting(*runs: Finished) -> Setting:
+    return Setting("method", "", Group({}, runs))
+
+
+def test_a_difference_is_between_runs_of_one_seed_and_over_the_clients(tmp_path: Path) -> None:
+    base = setting(*(record(tmp_path, f"a{k}", [0.5, 0.6, 0.7], k) for k in range(3)))
+    other = setting(
+        record(tmp_path, "b0", [0.6, 0.7, 0.7], 0),
+        record(tmp_path, "b1", [0.6, 0.7, 0.9], 1),
+        record(tmp_path, "b9", [0.1, 0.1, 0.1], 9),  # without a partner
+    )
+    found = contrast(Model(other, "oca"), Model(base, "oca"))
+    assert found is not None
+    assert found.seeds == 2
+    assert found.metrics["amp"].mean == pytest.approx((0.2 / 3 + 0.4 / 3) / 2)
+    assert found.metrics["amp"].interval is None  # two seeds are too few
+    assert found.metrics["wlp"].mean == pytest.approx(0.1)
+    assert found.clients is not None
+    assert found.clients.mean == pytest.approx(0.1)  # each client gains 0.1 on average over seeds
+    assert (found.better, found.worse, found.count) == (3, 0, 3)
+    alone = contrast(Model(base, "oca"), Model(base, "aca"))  # the same runs, read in two ways
+    assert alone is not None
+    assert alone.metrics["amp"].mean == pytest.approx(0.1)
+    assert alone.seeds == 3
+
+
+def test_verdicts_follow_from_seeds_where_there_are_three_and_else_from_clients() -> None:
+    clients = Difference(0.05, 20, (0.01, 0.09))
+    seeds = Difference(0.05, 3, (-0.01, 0.11))
+    assert Contrast({"amp": seeds}, clients).verdict() == CHANCE
+    assert Contrast({"amp": Difference(0.05, 2)}, clients).verdict() == "better"
+    assert Contrast({"amp": Difference(0.05, 2)}, clients.reversed()).verdict() == "worse"
+    assert Contrast({"amp": Difference(0.05, 2)}).verdict() == "not known"
+    assert shown(seeds) == "+5.0 [−1.0, 11.0]"
+    assert shown(clients) == "+5.0 [1.0, 9.0] *"
+    assert signed(-0.04) == "+0.0"  # rounds to nothing
+
+
+def test_a_run_that_is_in_no_suite_tells_by_its_name_what_it_is(tmp_path: Path) -> None:
+    run = record(tmp_path, "x", [0.5])
+    assert point_of("letters,fedkf,alpha=0.1,seed=0", run) == {
+        "config": "letters",
+        "algorithm.name": "fedkf",
+        "data.alpha": 0.1,
+    }
+    assert point_of("letters,beta=0,pool=64,seed=1", run)["variant"] == "beta=0, pool=64"
+    assert point_of("letters,seed=1", run)["variant"] == UNCHANGED
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    """Two attempts, each with two seeds, and the runs of a suite of one."""
+    for seed in (0, 1):
+        record(tmp_path / "results/search", f"letters,beta=0,seed={seed}", [0.4, 0.6], seed)
+        record(tmp_path / "results/search", f"letters,seed={seed}", [0.5, 0.7 + seed / 10], seed)
+    record(tmp_path / "results/rivals", "fedavg,seed=0", [0.5], 0, **{"algorithm.name": "fedavg"})
+    record(tmp_path / "results/rivals", "fedkf,seed=0", [0.6], 0)
+    steps = {"load": 0.1, "steps": {"fedavg": 1.0, "fedkf": 2.9}}
+    (tmp_path / "results/rivals/steps.json").write_text(json.dumps(steps))
+    (tmp_path / "suites").mkdir()
+    suite = "base: {config: digits, federation.rounds: 1}\ngrid:\n"
+    suite += "  algorithm.name: [fedavg, fedkf, fedntd]\n  federation.seed: [0]\n"
+    (tmp_path / "suites/rivals.yaml").write_text(suite)
+    return Evidence(tmp_path / "results", tmp_path / "suites")
+
+
+def test_every_attempt_stands_beside_what_was_left_as_it_is(evidence: Evidence) -> None:
+    assert tables.attempts(evidence, "search").splitlines()[2:] == [
+        "| as it is | 52.5 / 62.5 | the base | 40.0 / 50.0 | the base | 2 |",
+        "| beta=0 | 40.0 / 50.0 | −12.5 / −12.5 | 30.0 / 40.0 | −10.0 / −10.0 | 2 |",
+    ]
+
+
+def test_all_algorithms_in_one_table_with_what_a_step_costs(evidence: Evidence) -> None:
+    assert tables.rivals(evidence).splitlines()[2:] == [
+        "| FedKF | 50.0 / 60.0 | 10.0 / 10.0 | 50.0 / 60.0 | 2.90 | 3 | 1 |",
+        "| FedAvg | 40.0 / 50.0 | 10.0 / 10.0 | 40.0 / 50.0 | 1.00 | 3 | 1 |",
+        "| FedNTD | – | – | – | – | – | – |",
+    ]
+
+
+def test_what_is_complete_is_counted_in_runs_and_hours(evidence: Evidence) -> None:
+    rows = tables.complete(evidence).splitlines()[2:]
+    assert rows[0] == "| rivals | 2 of 3 | 2 | 1.0 |"
+    assert rows[1] == "| search | – | 4 | 2.0 |"
+    assert rows[-1] == "| all |  | 6 | 3.0 |"
+
+
+def test_only_what_stands_between_marks_is_written_anew(evidence: Evidence) -> None:
+    page = "by hand\n<!-- begin rivals -->\nold\n<!-- end rivals -->\nby hand\n"
+    fresh = pages.filled(page, evidence)
+    assert fresh.startswith("by hand\n<!-- begin rivals -->\n\n| ACA / OCA |")
+    assert fresh.endswith("\n\n<!-- end rivals -->\nby hand\n")
+    assert "old" not in fresh
+    assert pages.filled(fresh, evidence) == fresh
+
+
+def test_without_any_variant_of_fedkf_nothing_is_advised(evidence: Evidence) -> None:
+    assert worlds.advice_against(worlds.worlds(evidence)) == ""
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedkf+", "feddf", "perfedavg"])
+def test_a_clients_turn_is_timed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(every_step, "SAMPLES", 64)
+    seconds, cost = every_step.cost(name, every_step.turns("fedavg"), repetitions=1)
+    assert seconds > 0
+    assert cost > 0
+
+
+def test_a_folder_without_records_holds_none(tmp_path: Path) -> None:
+    assert read_records(tmp_path / "nowhere") == {}
