@@ -12,6 +12,7 @@ __all__ = [
     "FedkfError",
     "Observer",
     "Result",
+    "Stop",
     "Trained",
     "UserError",
     "evaluate",
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from fedkf.core.errors import FedkfError as FedkfError
     from fedkf.core.errors import UserError as UserError
     from fedkf.core.federation import Observer as Observer
+    from fedkf.core.federation import Stop as Stop
+    from fedkf.runs.loading import load as load
     from fedkf.runs.personal import personal_model as personal_model
     from fedkf.runs.personalize import personalize as personalize
     from fedkf.runs.result import Result as Result
     from fedkf.runs.trained import Trained as Trained
-    from fedkf.runs.trained import load as load
     from fedkf.runs.usage import evaluate as evaluate
     from fedkf.runs.usage import export as export
 
@@ -49,11 +51,12 @@ _HOMES = {
     "FedkfError": "fedkf.core.errors",
     "Observer": "fedkf.core.federation",
     "Result": "fedkf.runs.result",
+    "Stop": "fedkf.core.federation",
     "Trained": "fedkf.runs.trained",
     "UserError": "fedkf.core.errors",
     "evaluate": "fedkf.runs.usage",
     "export": "fedkf.runs.usage",
-    "load": "fedkf.runs.trained",
+    "load": "fedkf.runs.loading",
     "personal_model": "fedkf.runs.personal",
     "personalize": "fedkf.runs.personalize",
     "run": "fedkf.api",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
-from fedkf.core.federation import Observer
+from fedkf.core.federation import Observer, Stop
 from fedkf.core.records import Round
 from fedkf.data.datasets import from_object
 from fedkf.data.proxy import from_object as from_unlabelled
@@ -50,8 +50,10 @@ def run(
     the server: an array or a Dataset (whose labels are dropped), or what `data.proxy` may be.
 
     Any key of the configuration can be overridden: `rounds=30` is `federation.rounds`, and
-    `data={"seed": 1}` names a key's section. `on_round` is called with every finished round,
-    `observers` (fedkf.Observer) are told more. Without `out` the run leaves no files behind.
+    `data={"seed": 1}` names a key's section. `on_round` is called with every finished round;
+    `observers` (fedkf.Observer) are told more. If `on_round` returns False, or any of them raises
+    fedkf.Stop, the run ends after that round, finished; with `resume=True` it can go on later.
+    Without `out` the run leaves no files behind.
 
     >>> result = run("digits", algorithm="fedavg", rounds=1, workers=0)
     >>> sorted(result.models)
@@ -139,8 +141,8 @@ class OnRound(Observer):
         for refusal in record.refused:
             text = f"round {record.round}: client {refusal.client} was left out"
             warnings.warn(f"{text}: {refusal.reason}", stacklevel=2)
-        if self.function:
-            self.function(record.as_json())
+        if self.function and self.function(record.as_json()) is False:
+            raise Stop
 
 
 def check_types(algorithm: Any, model: Any, generator: Any, on_round: Any) -> None:

@@ -20,11 +20,12 @@ from world import State, World
 import fedkf
 from fedkf.core.client import Call, ClientData, ClientHost, Reply
 from fedkf.core.defence import Defence
-from fedkf.core.federation import Federation, Schedule
+from fedkf.core.federation import Federation
 from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.random import Streams
 from fedkf.core.records import Round
+from fedkf.core.schedule import Schedule
 from fedkf.core.server import Accept, Channel, Server, Storage
 from fedkf.core.task import Task, Training
 from fedkf.core.versions import Versions

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkf.core.federation import Federation, Schedule, active_clients
+from fedkf.core.federation import Federation
 from fedkf.core.random import Streams
+from fedkf.core.schedule import Schedule, active_clients
 
 
 def selections(clients: int, fraction: float, rounds: int, seed: int = 0) -> list[list[int]]:

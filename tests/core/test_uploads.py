@@ -10,10 +10,11 @@ import torch
 
 import fedkf
 from fedkf.core.client import Call, Reply
-from fedkf.core.federation import Federation, Schedule
+from fedkf.core.federation import Federation
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.core.records import Round
+from fedkf.core.schedule import Schedule
 from fedkf.core.server import Accept, Channel, Engine, Server, Storage
 from fedkf.core.task import Task, Training
 from fedkf.core.uploads import miscounted

@@ -174,13 +174,13 @@ def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
             for key in ["classes_per_client", "shift", "shift_strength", "min_samples"]
         ),
         *(f"federation.{key}" for key in ["rounds", "fraction", "min_clients", "round_timeout"]),
-        "federation.defence",
+        *(f"federation.{key}" for key in ["defence", "patience"]),
         *(f"federation.{key}" for key in ["oversample", "availability"]),
         *(f"federation.{key}" for key in ["evaluate_every", "evaluate_clients"]),
         *(f"overall.{key}" for key in ["scope", "inactive", "max_staleness"]),
         *(f"generator.{key}" for key in ["preset", "start"]),
         *(f"engine.{key}" for key in ["name", "workers", "device", "address"]),
-        *(f"output.{key}" for key in ["dir", "checkpoint_every", "log"]),
+        *(f"output.{key}" for key in ["dir", "checkpoint_every", "log", "keep"]),
     }
     travels = {f"{section}.{key}" for section, keys in TRAVELLING.items() for key in keys}
     assert set(all_keys()) == travels | stays

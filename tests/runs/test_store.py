@@ -125,7 +125,6 @@ def test_resuming_an_empty_or_missing_folder_starts_the_run(
     [
         ({"lr": 0.02}, "federation.lr"),
         ({"data.alpha": 9.0}, "data.alpha"),
-        ({"rounds": 2}, "federation.rounds"),
         ({"algorithm.gamma": 0.5}, "algorithm.gamma"),
         ({"threads": 2}, "engine.threads"),
     ],

@@ -233,5 +233,8 @@ def test_an_unfinished_continuation_is_not_taken_for_the_finished_run(
     fedkf.run(settings, algorithm="fedavg", out=tmp_path)
     with pytest.raises(KeyboardInterrupt):
         fedkf.run(settings, algorithm="fedavg", rounds=9, out=tmp_path, resume=True, on_round=stop)
+    x = torch.rand(2, 1, 16, 16)
+    four = fedkf.run(settings, algorithm="fedavg", rounds=4)
+    assert torch.equal(fedkf.load(tmp_path)(x), four.models["oca"](x))
     with pytest.raises(UserError, match="is not finished"):
-        fedkf.load(tmp_path)
+        fedkf.export(tmp_path, tmp_path / "home")

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from fedkf import metrics
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.arithmetic import distance
-from fedkf.core.availability import Availability
 from fedkf.core.client import Reply
+from fedkf.core.clock import Clock
 from fedkf.core.ledger import Ledger
-from fedkf.core.memory import Scope
-from fedkf.core.overall import Inactive, with_global
+from fedkf.core.overall import with_global
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import STEP
 from fedkf.core.privacy import Budget
 from fedkf.core.records import Round, Score
+from fedkf.core.schedule import Schedule, active_clients, asked_clients
 from fedkf.core.server import Counts, Server
 
 OVERALL, DEFENCE, PRIVACY = "overall", "defence", "privacy"
 """The names of T1's memory, of what the defence remembers and of what clients have spent."""
 FINAL, MEMORY = "final-", "memory-"
 """What the names of a checkpoint's payloads begin with: readouts after the last round, memories."""
+Told = TypeVar("Told")
+
+
+class Stop(Exception):
+    """Raised by an observer: the run ends after this round, finished, with its models."""
 
 
 class Observer:
-    """Something that watches a run. Override what is of interest."""
+    """Something that watches a run. Override what is of interest; raise Stop to end the run."""
 
     def round_started(self, round: int, active: Sequence[int]) -> None: ...
     def client_finished(self, reply: Reply) -> None: ...
@@ -57,41 +61,6 @@ class Checkpoint(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How many rounds, who takes part, when to evaluate and to checkpoint."""
-
-    rounds: int
-    fraction: float = 1.0
-    evaluate_every: int = 1
-    checkpoint_every: int = 1
-    scope: Scope = "all"
-    evaluate_clients: int | None = None
-    inactive: Inactive = "slot"
-    oversample: float = 1.0
-    """How many times as many clients are asked as a round takes answers from."""
-    availability: Availability | None = None
-    """Who can be chosen; None means always all."""
-    personal: bool = False
-    """After the last round, clients also judge models that they made their own."""
-    judged: bool = True
-    """Whether models are evaluated at all."""
-
-
-def active_clients(fraction: float, clients: int) -> int:
-    """m = max(1, round(C·K)), halves rounded up."""
-    return max(1, math.floor(fraction * clients + 0.5))
-
-
-def asked_clients(active: int, oversample: float, clients: int) -> int:
-    """⌈oversample · m⌉ of those there are; a product that is whole is not rounded up.
-
-    >>> asked_clients(10, 1.1, 100)
-    11
-    """
-    return min(clients, math.ceil(round(active * oversample, 9)))
-
-
 class Federation:
     """select → round → check uploads → T1 → evaluate → checkpoint → tell the observers."""
 
@@ -110,11 +79,16 @@ class Federation:
         self.done = 0
         self.state: Payload | None = None
         self.final: dict[str, Weights] | None = None
+        self.record: Round | None = None
+        """The last round that was finished."""
+        self.keep: Callable[[Round, Mapping[str, Weights]], None] | None = None
+        """Is shown every round's readouts before the round is committed."""
+        self.stopping = False
         server.on_reply = self._client_finished
 
     def restore(self, saved: Saved) -> None:
         """Continue after the round that `saved` holds."""
-        self.done, self.state = saved.round, saved.payloads["state"]
+        self.done, self.state, self.record = saved.round, saved.payloads["state"], saved.record
         self.ledger.counts = saved.ledger
         memories = {k: p for k, p in saved.payloads.items() if k.startswith(MEMORY)}
         self.server.restore_memories({k.removeprefix(MEMORY): p for k, p in memories.items()})
@@ -134,9 +108,11 @@ class Federation:
         """Train to the last round; the readouts "aca" and "oca"."""
         if self.state is None:
             self.state = self.algorithm.start(self.server)
-        while self.final is None or not self._last(self.done):
+        while self.done == 0 or not self._last(self.done):
             self.state = self._round(self.done + 1, self.state)
-        return self.final
+            if self.stopping:
+                break
+        return self.final if self.final is not None else self._conclude(self.state)
 
     def _last(self, round: int) -> bool:
         """Whether no round follows: all are done, or no client has anything left to spend."""
@@ -202,12 +178,15 @@ class Federation:
         def sign() -> Round:
             return replace(record, seconds=clock.seconds())
 
+        if self.keep is not None:
+            self.keep(record, readouts)
         if last or round % self.schedule.checkpoint_every == 0:
             record = self.checkpoint.commit(self.payloads(state), self.ledger, sign)
         else:
             record = sign()
+        self.record = record
         for observer in self.observers:
-            observer.round_finished(record)
+            self._tell(observer.round_finished, record)
         return state
 
     def _begin(self, round: int) -> list[int]:
@@ -220,6 +199,23 @@ class Federation:
         for observer in self.observers:
             observer.round_started(round, self.server.active)
         return asked
+
+    def _conclude(self, state: Payload) -> dict[str, Weights]:
+        """End after the last round that was done, as if it had been planned as the last one."""
+        assert self.record is not None
+        server, record, before = self.server, self.record, self.ledger.bytes()
+        if server.round != self.done:  # nothing was done since the run was resumed
+            server.begin(self.done, ())
+        readouts = self.final = self.algorithm.finish(server, self.readouts(state))
+        changed = type(self.algorithm).finish is not Algorithm.finish
+        new = changed or record.readouts is None or self.schedule.personal
+        if new and self.schedule.judged:
+            scores = self._evaluate(readouts, self.schedule.personal)
+            more = {way: count - before[way] for way, count in self.ledger.bytes().items()}
+            total = {way: record.bytes.get(way, 0) + count for way, count in more.items()}
+            record = replace(record, readouts=scores, bytes=total)
+        self.record = self.checkpoint.commit(self.payloads(state), self.ledger, lambda: record)
+        return readouts
 
     def payloads(self, state: Payload) -> dict[str, Payload]:
         """What a checkpoint must hold beside slots and private states."""
@@ -252,7 +248,14 @@ class Federation:
 
     def _client_finished(self, reply: Reply) -> None:
         for observer in self.observers:
-            observer.client_finished(reply)
+            self._tell(observer.client_finished, reply)
+
+    def _tell(self, hears: Callable[[Told], None], what: Told) -> None:
+        """Tell an observer, who may ask for the end of the run."""
+        try:
+            hears(what)
+        except Stop:
+            self.stopping = True
 
     def _losses(self) -> dict[str, float]:
         """Mean training losses over the clients that reported them, weighted by size."""
@@ -324,22 +327,3 @@ def drift(sent: Weights, trained: Mapping[int, Weights]) -> dict[str, float]:
         return {}
     total = math.fsum(distance(sent, trained[k]) for k in sorted(trained))
     return {"drift": total / len(trained)}
-
-
-class Clock:
-    """Seconds spent in each part of a round."""
-
-    def __init__(self) -> None:
-        self.began = self.last = time.perf_counter()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = now - self.last
-        self.last = now
-
-    def seconds(self) -> dict[str, float]:
-        """What the record of a round says; what follows the last lap is the checkpoint's."""
-        self.lap("checkpoint")
-        laps = {k: round(self.laps[k], 4) for k in ("train", "aggregate", "evaluate", "checkpoint")}
-        return {**laps, "total": round(self.last - self.began, 4)}

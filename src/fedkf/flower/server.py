@@ -34,6 +34,7 @@ from fedkf.runs.config import refuse_changes
 from fedkf.runs.experiment import Experiment, reporting_disk_errors
 from fedkf.runs.provenance import provenance
 from fedkf.runs.setup import check_proxy, make_algorithm, named_proxy, prepare_proxy
+from fedkf.runs.stopping import complete
 from fedkf.runs.store import RunFolder
 
 HOUR = 3600.0
@@ -75,8 +76,8 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
                 raise UserError(f"{run.path} holds a run of fedkf run; choose another folder")
             name = str(run.provenance()["experiment"])
             sites = Sites.read(run)
-            refuse_changes(existing, sites.settled(config))
-            if run.finished() and len(run.rounds()) >= config.federation.rounds:
+            refuse_changes(existing, sites.settled(config), len(run.rounds()))
+            if complete(run, config):
                 failed_everywhere(run.rounds())
                 return
         check_proxy(config, make_algorithm(config))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from fedkf.core.client import ClientData, ClientHost
 from fedkf.core.codec import Codec
 from fedkf.core.defence import Defence
-from fedkf.core.federation import Checkpoint, Federation, Observer, Schedule
+from fedkf.core.federation import Checkpoint, Federation, Observer
 from fedkf.core.privacy import Privacy
+from fedkf.core.schedule import Schedule
 from fedkf.core.server import Channel, Engine, Server, Storage
 from fedkf.core.versions import Versions
 from fedkf.runs.privacy import make_accounts

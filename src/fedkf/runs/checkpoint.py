@@ -74,6 +74,11 @@ class CheckpointFolder:
         self._latest, self._journal_size = latest, manifest.journal
         return Saved(manifest.round, payloads, manifest.ledger, manifest.record)
 
+    def look(self) -> None:
+        """Let the stores show what the commit that was read names; nothing is changed on disk."""
+        for name, latest in self._latest.items():
+            self.versions(name).latest = dict(latest)
+
     def state_of(self, client: int) -> Payload | None:
         """A client's private state as of the commit that was read, if it has one here."""
         version = self._latest.get(STATES, {}).get(client)

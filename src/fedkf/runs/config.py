@@ -32,7 +32,9 @@ FREE_ON_RESUME = (
     "federation.round_timeout",
     "output.",
 )
-"""Keys that may change when a run is resumed; federation.rounds may also grow."""
+"""Keys that have no influence on results, so that they may change when a run is resumed."""
+LENGTH = ("federation.rounds", "federation.patience")
+"""Keys that say when a run ends, which may change then, too."""
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -324,14 +326,21 @@ SETTLED = (
 """Keys that may be left open until the data is known."""
 
 
-def refuse_changes(old: Config, new: Config, settled: bool = True) -> None:
-    """A run is resumed with the configuration it began with, but for a few free keys."""
+def refuse_changes(old: Config, new: Config, done: int, settled: bool = True) -> None:
+    """A run is resumed with the configuration it began with, but for a few free keys.
+
+    It may have more rounds than it was to have, or fewer, but not fewer than are `done`.
+    """
+    if new.federation.rounds < done:
+        raise UserError(
+            f"federation.rounds is {new.federation.rounds} but the run has done {done} rounds; "
+            "what is done stays"
+        )
     before, after = flatten(old), flatten(new)
     for key in sorted(before.keys() | after.keys(), key=lambda k: (k != "algorithm.name", k)):
         was, now = before.get(key), after.get(key)
-        grew = key == "federation.rounds" and isinstance(now, int) and now >= (was or 0)
         open_ = not settled and (key in SETTLED or key == "generator.name")
-        if was != now and not grew and not open_ and not key.startswith(FREE_ON_RESUME):
+        if was != now and not open_ and not key.startswith(FREE_ON_RESUME + LENGTH):
             raise UserError(
                 f"{key} is {now!r} but the run began with {was!r}; "
                 "resume it with its own configuration or choose another folder"

@@ -9,7 +9,7 @@ import torch
 from fedkf.core.client import ClientHost
 from fedkf.core.errors import UserError
 from fedkf.core.extras import check_installed
-from fedkf.core.federation import active_clients
+from fedkf.core.schedule import active_clients
 from fedkf.core.server import Engine
 from fedkf.data.source import Say
 from fedkf.engines import EngineSettings

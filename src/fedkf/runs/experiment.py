@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,10 @@ from typing import Any
 from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.availability import Trace
 from fedkf.core.errors import UserError, disk_error
-from fedkf.core.federation import OVERALL, Observer, active_clients
-from fedkf.core.memory import Memory, SlotFiles
-from fedkf.core.overall import FreshMemory
+from fedkf.core.federation import Observer
 from fedkf.core.payload import Payload, Weights, write_atomically
-from fedkf.core.server import Engine, Storage
+from fedkf.core.schedule import active_clients
+from fedkf.core.server import Engine
 from fedkf.core.versions import Versions
 from fedkf.data.describe import as_json, outsized, untested
 from fedkf.data.federated import FederatedData
@@ -27,10 +26,11 @@ from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.config import flatten, refuse_changes
 from fedkf.runs.division import agreement
 from fedkf.runs.engines import check_engine, make_engine
+from fedkf.runs.keeping import Keeper
 from fedkf.runs.personalize import data_of
 from fedkf.runs.privacy import check_scale
 from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
-from fedkf.runs.result import Result, read_result, summarise, write_models
+from fedkf.runs.result import Result, read_result, summarise
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import (
     Objects,
@@ -41,9 +41,11 @@ from fedkf.runs.setup import (
     prepare_proxy,
     settle,
 )
+from fedkf.runs.stopping import Patience, complete
+from fedkf.runs.storage import RunStorage
 from fedkf.runs.store import RunFolder, Writer
 from fedkf.runs.trackers import make_tracker
-from fedkf.runs.trained import card
+from fedkf.runs.trained import card, write_models
 
 
 class Experiment:
@@ -127,17 +129,24 @@ class Experiment:
         ledger.up(Payload(sizes={"train": 0}), training=True, copies=len(server.sizes))
         if self.assembly.agreement is not None:
             self.assembly.agreement.count(ledger, len(server.sizes))
-        watching = [self.writer, *self.observers]
+        config, past = self.assembly.config, self.run.rounds()
+        about = card(config, self.assembly.population)
+        write_models(self.run / "models", {}, about)  # so that checkpoints can be loaded
+        watching = [self.writer, *self.observers, Patience(config.federation.patience, past)]
         federation = self.assembly.federation(server, self.checkpoint, watching)
+        if config.output.keep:
+            federation.keep = Keeper(self.run / "kept", config.output.keep, about, past)
         try:
             if self.saved is not None:
                 federation.restore(self.saved)
             readouts = federation.run()
-            if federation.done < self.assembly.config.federation.rounds:
+            if federation.done < config.federation.rounds and not federation.stopping:
                 self.say(
                     f"every client has spent its privacy budget: the run ends after round "
                     f"{federation.done}"
                 )
+            assert federation.record is not None
+            self.run.amend_last(federation.record)
             return readouts
         finally:
             engine.close()
@@ -147,25 +156,11 @@ class Experiment:
     def finish(self, readouts: dict[str, Weights]) -> None:
         """Write the models, the ledger and, last of all, the summary."""
         assembly, run = self.assembly, self.run
-        write_models(run, readouts, card(assembly.config, assembly.population))
+        write_models(run / "models", readouts, card(assembly.config, assembly.population))
         run.write_json("ledger.json", self.ledger.summary())
         summary = summarise(run.rounds(), assembly.config, assembly.algorithm, self.ledger)
         run.write_json("summary.json", summary.as_json())
         self.writer.set_status("finished")
-
-
-class RunStorage(Storage):
-    """What the server keeps of each client, as files that take part in every checkpoint."""
-
-    def __init__(self, checkpoint: CheckpointFolder, oldest: int | None) -> None:
-        super().__init__(checkpoint.states)
-        self.checkpoint, self.oldest = checkpoint, oldest
-
-    def memory(self, name: str, sizes: Mapping[int, int], now: Callable[[], int]) -> Memory:
-        slots = SlotFiles(self.checkpoint.versions(f"slots-{name}"), lambda: str(now()))
-        if name != OVERALL or self.oldest is None:
-            return Memory(slots, sizes)
-        return FreshMemory(slots, sizes, now, self.oldest)
 
 
 def execute(
@@ -187,8 +182,9 @@ def execute(
         existing = run.config() if run.begun() else None
         if resume and not existing:
             say(f"nothing to resume in {run.path}: this is a new run")
-        if existing and run.finished() and len(run.rounds()) >= config.federation.rounds:
-            refuse_changes(existing, config, settled=False)
+        done = len(run.rounds())
+        if existing and complete(run, config):
+            refuse_changes(existing, config, done, settled=False)
             say("this run is already finished")
             whole = existing
             return read_result(run, whole, given, lambda: data_of(run, whole, say, given.source)[1])
@@ -200,7 +196,7 @@ def execute(
         asked, config = config, settle(config, samples.source)
         check_scale(asked, config)
         if existing:
-            refuse_changes(existing, config)
+            refuse_changes(existing, config, done)
         keep_freed_memory()
         data = make_data(config, samples.source)
         proxy = prepare_proxy(config, samples.proxy, data.shape)

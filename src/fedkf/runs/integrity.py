@@ -39,6 +39,8 @@ def check_run(path: Path) -> list[str]:
         checks.append(folder.read)
     if run.finished():
         checks.append(lambda: check_models(run / "models"))
+    kept = sorted(path.parent for path in run.path.glob("kept/*/model.json"))
+    checks += [partial(check_models, folder) for folder in kept]
     return [sentence for check in checks if (sentence := problem(check))]
 
 

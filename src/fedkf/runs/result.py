@@ -12,12 +12,11 @@ from fedkf import algorithms
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.ledger import Ledger
-from fedkf.core.payload import Weights, write_atomically
+from fedkf.core.payload import Weights
 from fedkf.core.records import Round, Summary, best_round
 from fedkf.metrics import METRICS
 from fedkf.runs.assessment import judge
 from fedkf.runs.display import as_html, as_text
-from fedkf.runs.manifest import digest
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, model_factory
 from fedkf.runs.store import RunFolder
@@ -120,20 +119,6 @@ def read_result(
     make = model_factory(config, tuple(card["shape"]), len(card["class_names"]), given.model)
     summary = run.read_json("summary.json")
     return Result(run.path, run.rounds(), summary, weights, make, card, data)
-
-
-def write_models(run: RunFolder, readouts: dict[str, Weights], about: dict[str, Any]) -> None:
-    """RUN/models: a file for each readout, and what is needed to rebuild them."""
-    from safetensors.torch import save
-
-    (run / "models").mkdir(exist_ok=True)
-    digests = {}
-    for name, weights in readouts.items():
-        tensors = {k: tensor.detach().cpu().clone().contiguous() for k, tensor in weights.items()}
-        content = save(tensors)
-        digests[f"{name}.safetensors"] = digest(content)
-        write_atomically(run / "models" / f"{name}.safetensors", content)
-    run.write_json("models/model.json", {**about, "sha256": digests})
 
 
 def summarise(rounds: list[Round], config: Config, algorithm: Algorithm, ledger: Ledger) -> Summary:

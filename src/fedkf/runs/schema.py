@@ -69,6 +69,10 @@ class FederationSettings(Section):
         "always",
         description="who can be chosen: always, a rate (each client's in a round), or a trace",
     )
+    patience: Count | None = Field(
+        None,
+        description="end when OCA's AMP was not higher for so many evaluated rounds; none: never",
+    )
     min_clients: Count = Field(1, description="usable uploads that a round needs")
     defence: Literal["norm", "none", "median", "trimmed", "krum", "multikrum", "geometric"] = Field(
         "norm",
@@ -191,6 +195,21 @@ class Output(Section):
     dir: str | None = Field(None, description="the run's folder")
     checkpoint_every: Count = Field(1, description="rounds between two checkpoints")
     log: str | None = Field(None, description="also log to: tensorboard or package.module:factory")
+    keep: list[Literal["best"] | Count] = Field(
+        [],
+        description="also keep models in RUN/kept: best (the round with the highest AMP), those of "
+        "every so many-th round, or both",
+    )
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        items = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        for item in items:
+            whole = isinstance(item, int) and not isinstance(item, bool) and item >= 1
+            if item != "best" and not whole:
+                raise ValueError("must be best, a number of rounds, or a list of these")
+        return list(items)
 
 
 class Config(Section):

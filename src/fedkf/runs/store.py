@@ -175,6 +175,13 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
 
+    def amend_last(self, record: Round) -> None:
+        """Make the last line this record, which may tell more of its round than it did."""
+        path = self / "rounds.jsonl"
+        before, _, last = path.read_bytes().rstrip(b"\n").rpartition(b"\n")
+        if last != line_of(record):
+            write_atomically(path, (before + b"\n" if before else b"") + line_of(record) + b"\n")
+
     def write_json(self, name: str, content: Any) -> None:
         write_atomically(self / name, (json.dumps(content, indent=2) + "\n").encode())
 

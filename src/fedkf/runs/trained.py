@@ -51,6 +51,24 @@ def card(config: Config, data: Population) -> dict[str, Any]:
     }
 
 
+def write_models(folder: Path, readouts: Mapping[str, Weights], about: Mapping[str, Any]) -> None:
+    """A file for each readout, and what is needed to rebuild them.
+
+    Digests of files that are there already, in `about`, stay.
+    """
+    from safetensors.torch import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    digests = dict(about.get("sha256", {}))
+    for name, weights in readouts.items():
+        tensors = {k: tensor.detach().cpu().clone().contiguous() for k, tensor in weights.items()}
+        content = save(tensors)
+        digests[f"{name}.safetensors"] = digest(content)
+        write_atomically(folder / f"{name}.safetensors", content)
+    content = json.dumps({**about, "sha256": digests}, indent=2) + "\n"
+    write_atomically(folder / "model.json", content.encode())
+
+
 def read_card(folder: Path) -> dict[str, Any]:
     """What `card` says of the models in a folder, checked."""
     path = folder / "model.json"
@@ -153,7 +171,7 @@ def load(
     `model` is the factory, for a run whose model was given to `fedkf.run` as a function.
     """
     folder = Path(run)
-    if (folder / "config.yaml").exists() and not (folder / "summary.json").exists():
+    if unfinished(folder):
         raise UserError(f"the run in {run} is not finished; resume it first")
     if (folder / "models").is_dir():
         folder = folder / "models"
@@ -163,6 +181,22 @@ def load(
     found = [p.stem for p in sorted(folder.glob("*.safetensors"))]
     if readout not in found:
         raise UserError(f"{run} has no readout {readout!r}; {nearest(readout, found)}")
+    weights = read_weights(folder / f"{readout}.safetensors", about)
+    return rebuilt(run, about, weights, model)
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether a run was begun there that has not ended."""
+    return (folder / "config.yaml").exists() and not (folder / "summary.json").exists()
+
+
+def rebuilt(
+    run: str | Path,
+    about: Mapping[str, Any],
+    weights: Weights,
+    model: Callable[..., nn.Module] | None = None,
+) -> Trained:
+    """The model that a run's card describes, with these weights."""
     if model is None and about["model"] == "python":
         raise UserError(
             f"the model of {run} was given to fedkf.run as a function; "
@@ -173,10 +207,10 @@ def load(
     offered = {"shape": tuple(about["shape"]), "classes": classes, "num_classes": classes}
     module = models.build("model.name", factory, offered)
     try:
-        module.load_state_dict(read_weights(folder / f"{readout}.safetensors", about))
+        module.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"the weights in {folder} do not fit the model: {reason}") from None
+        raise UserError(f"the weights in {run} do not fit the model: {reason}") from None
     return Trained(module, about)
 
 

@@ -1,0 +1,163 @@
+"""Runs that end early, go on later, keep models of earlier rounds, and are read before they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Settings, model_bytes
+
+import fedkf
+from fedkf.core.errors import UserError
+from fedkf.core.records import Round, Score
+from fedkf.runs.integrity import check_run
+from fedkf.runs.stopping import exhausted
+
+
+def last_line(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "rounds.jsonl").read_text().splitlines()[-1])
+    return {key: value for key, value in found.items() if key != "seconds"}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "ccvr"])
+def test_a_stopped_run_is_the_shorter_run(
+    settings: Settings, tmp_path: Path, algorithm: str
+) -> None:
+    """CCVR changes its model after the last round, whichever that turns out to be."""
+    common: dict[str, Any] = {"algorithm": algorithm, "evaluate_every": 5}
+    stopped = fedkf.run(
+        settings, out=tmp_path / "a", on_round=lambda r: r["round"] < 2, rounds=9, **common
+    )
+    planned = fedkf.run(settings, out=tmp_path / "b", rounds=2, **common)
+    assert stopped.summary["rounds"] == 2
+    assert stopped.summary["readouts"] == planned.summary["readouts"]
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    assert last_line(tmp_path / "a") == last_line(tmp_path / "b")
+    assert check_run(tmp_path / "a") == []
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(settings: Settings, tmp_path: Path) -> None:
+    fedkf.run(settings, rounds=4, out=tmp_path / "a", on_round=lambda r: r["round"] != 2)
+    fedkf.run(settings, rounds=4, out=tmp_path / "a", resume=True)
+    fedkf.run(settings, rounds=4, out=tmp_path / "b")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+
+
+class Enough(fedkf.Observer):
+    """Stops when any client's training loss is known, and remembers whose."""
+
+    def __init__(self) -> None:
+        self.losses: dict[int, float] = {}
+        self.rounds: list[int] = []
+
+    def client_finished(self, reply: Any) -> None:
+        self.losses[reply.call.client] = reply.upload.number("monitoring", "loss")
+        raise fedkf.Stop
+
+    def round_finished(self, record: Round) -> None:
+        self.rounds.append(record.round)
+
+
+def test_an_observer_of_clients_stops_a_run_at_the_end_of_the_round(settings: Settings) -> None:
+    watcher = Enough()
+    result = fedkf.run(settings, algorithm="fedavg", observers=[watcher])
+    assert watcher.rounds == [1]
+    assert sorted(watcher.losses) == list(result.rounds[0].active)
+
+
+class Crash(Exception):
+    pass
+
+
+def crash(record: dict[str, Any]) -> None:
+    if record["round"] == 2:
+        raise Crash
+
+
+def test_a_run_is_resumed_with_fewer_rounds_but_none_is_undone(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(Crash):
+        fedkf.run(settings, rounds=9, out=tmp_path / "a", on_round=crash)
+    with pytest.raises(UserError, match=r"rounds is 1 but the run has done 2 rounds"):
+        fedkf.run(settings, rounds=1, out=tmp_path / "a", resume=True)
+    fedkf.run(settings, rounds=2, out=tmp_path / "a", resume=True)
+    fedkf.run(settings, rounds=2, out=tmp_path / "b")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+
+
+@pytest.mark.parametrize("more", [{}, {"overall.scope": "seen"}, {"overall.inactive": "global"}])
+def test_a_run_that_has_not_ended_is_loaded_from_its_checkpoint(
+    settings: Settings, tmp_path: Path, more: dict[str, Any]
+) -> None:
+    with pytest.raises(Crash):
+        fedkf.run(settings, rounds=9, out=tmp_path / "a", on_round=crash, **more)
+    before = {p: p.read_bytes() for p in (tmp_path / "a").rglob("*") if p.is_file()}
+    whole = fedkf.run(settings, rounds=2, **more)
+    x = torch.rand(2, 1, 16, 16)
+    for readout in ("aca", "oca"):
+        model = fedkf.load(tmp_path / "a", readout)
+        assert torch.equal(model(x), whole.models[readout](x))
+    assert {p: p.read_bytes() for p in (tmp_path / "a").rglob("*") if p.is_file()} == before
+
+
+def test_models_of_the_best_and_of_every_second_round_are_kept(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fedkf.run(settings, rounds=2, out=tmp_path / "a", keep=["best", 2])
+    result = fedkf.run(settings, rounds=5, out=tmp_path / "a", keep=["best", 2], resume=True)
+    kept = tmp_path / "a" / "kept"
+    assert sorted(p.name for p in kept.iterdir()) == ["best", "round-2", "round-4"]
+    x = torch.rand(2, 1, 16, 16)
+    best = result.summary["best"]["oca"]["round"]
+    assert json.loads((kept / "best" / "model.json").read_text())["rounds"]["oca"] == best
+    shorter = fedkf.run(settings, rounds=best)
+    assert torch.equal(fedkf.load(kept / "best")(x), shorter.models["oca"](x))
+    assert check_run(tmp_path / "a") == []
+    (kept / "round-4" / "oca.safetensors").write_bytes(b"")
+    assert "round-4" in check_run(tmp_path / "a")[0]
+
+
+def test_what_cannot_be_kept_is_told(settings: Settings) -> None:
+    with pytest.raises(UserError, match=r"output\.keep is 'bets'; it must be best, a number"):
+        fedkf.run(settings, keep="bets")
+
+
+def rounds_with(*amps: float | None) -> list[Round]:
+    scores = [None if a is None else {"oca": Score({"amp": a}, [0], [a])} for a in amps]
+    return [Round(k, readouts=score) for k, score in enumerate(scores, 1)]
+
+
+@pytest.mark.parametrize(
+    ("amps", "ends"),
+    [
+        ((0.5, 0.4, 0.4), True),
+        ((0.5, 0.5, 0.5), True),  # as good is not better
+        ((0.5, 0.4, 0.6), False),
+        ((0.5, None, 0.4), False),  # a round without evaluation says nothing
+        ((0.5, None, 0.4, None, 0.3), True),
+        ((None, None), False),
+    ],
+)
+def test_patience_counts_evaluated_rounds_since_the_best(
+    amps: tuple[float | None, ...], ends: bool
+) -> None:
+    assert exhausted(2, rounds_with(*amps)) is ends
+    assert not exhausted(None, rounds_with(*amps))
+
+
+def test_patience_ends_a_run_also_after_an_interruption(settings: Settings, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"rounds": 30, "patience": 2, "lr": 1e-6}  # nothing is ever better
+    whole = fedkf.run(settings, out=tmp_path / "a", **common)
+    assert whole.summary["rounds"] == 3
+    with pytest.raises(Crash):
+        fedkf.run(settings, out=tmp_path / "b", on_round=crash, **common)
+    again = fedkf.run(settings, out=tmp_path / "b", resume=True, **common)
+    assert again.summary["rounds"] == 3
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    seen: list[Any] = []  # it has ended: nothing is left to do
+    fedkf.run(settings, out=tmp_path / "b", resume=True, on_round=seen.append, **common)
+    assert seen == []
