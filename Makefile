@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 LEAN := $(VENV)/.lean
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: setup demo test test-browser test-deployment fuzz lint format docs bench mutants clean
+.PHONY: setup demo test test-browser test-deployment test-docs fuzz lint format docs bench mutants clean
 
 setup: $(READY)
 
@@ -50,6 +50,10 @@ lint: setup
 format: setup
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+# Every code block of the documentation, on tiny budgets. About a minute.
+test-docs: setup
+	@$(BIN)/python -m pytest -m docs -n 2 --dist worksteal tests/docs
 
 # The documentation site, in build/docs; a broken link or a page left out fails.
 docs: setup

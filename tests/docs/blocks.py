@@ -16,7 +16,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`\n]*)\n(?P<text>.*?)^ *(?P=ticks) *$",
     re.MULTILINE | re.DOTALL,
 )
-COMMENT = re.compile(r"<!--\s*(not run|test):\s*(.*?)\s*-->\s*$", re.DOTALL)
+COMMENT = re.compile(r"<!--\s*(not run|test):\s*((?:(?!-->).)*?)\s*-->\s*$", re.DOTALL)
 PROGRAMS = ("fedkf", "make", "pip", "python", "git", "tensorboard", "export", "$EDITOR")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 import typer
 from blocks import Block, blocks_of, commands_of
 from conftest import Outcome
-from world import Runs, make_world, names
+from surroundings import Runs, make_world, names
 
 from fedkf.cli.app import app
 from fedkf.runs import suite
@@ -38,13 +40,10 @@ STAYS_OR_FAR = {
     "--engine flower": "starts Ray: tests/flower",
     "engine.name=flower": "starts Ray: tests/flower",
     "--search": "takes a minute: tests/integration/test_search.py",
-    "reproduce performance": "takes a minute and more: tests/integration/test_reproduce.py",
-    "reproduce findings": "the same",
-    "run letters": "data that do not come with fedkf",
-    "run cifar10": "data that do not come with fedkf",
-    "run emnist": "data that do not come with fedkf",
+    r"reproduce (?!list)\S+": "takes a minute and more: tests/integration/test_reproduce.py",
+    "(run|partition) (?!digits)[a-z0-9]+": "data that do not come with fedkf",
 }
-"""What is looked at (its options, its keys) and not run, and why."""
+"""Patterns of what is looked at (its options, its keys) and not run, and why."""
 SMALL = {
     "federation.rounds": "1",
     "federation.local_epochs": "1",
@@ -95,7 +94,7 @@ class Reader:
             "json": lambda block: json.loads(block.text),
         }
         read = kinds.get(block.language)
-        if block.title and not block.not_run:
+        if block.title:
             Path(block.title).write_text(block.text)
         if read is None:
             assert block.language in ("text", "bibtex", "csv", "console"), f"{block}: which?"
@@ -108,7 +107,8 @@ class Reader:
     # -- Python and YAML ---------------------------------------------------------------------------
 
     def python(self, block: Block) -> None:
-        text = re.sub(r"\brounds=\d+", "rounds=1", block.text.replace(", …)", ")"))
+        text = block.text.replace(", …)", ", rounds=1, local_epochs=1)")
+        text = re.sub(r"\brounds=\d+", "rounds=1", text)
         code = compile(text, str(block), "exec")
         if block.not_run is None:
             exec(code, self.names)
@@ -129,18 +129,20 @@ class Reader:
             if words[0] == "fedkf":
                 parse(words[1:])
                 if block.not_run is None:
-                    self.fedkf(words[1:])
+                    self.fedkf(["digits" if word == "CONFIG" else word for word in words[1:]])
             elif words[0] == "pip":
                 check_extras(line)
             elif words[0] == "make":
                 check_target(words[-1] if "=" not in words[-1] else words[1])
+            elif words[0] == "$EDITOR":
+                fill_in(Path(words[1]))
             else:
-                assert block.not_run or words[0] == "$EDITOR", f"{block}: {line}"
+                assert block.not_run, f"{block}: {line}"
 
     def fedkf(self, words: list[str]) -> None:
         """Run a command on a tiny budget; of one that cannot be run here, read its settings."""
         line = " ".join(words)
-        apart = any(re.search(rf"(^|\s){re.escape(key)}(\s|$)", line) for key in STAYS_OR_FAR)
+        apart = any(re.search(rf"(^|\s){key}(\s|$)", line) for key in STAYS_OR_FAR)
         if apart and words[0] != "run":
             return
         if apart:
@@ -154,13 +156,15 @@ class Reader:
 
     @staticmethod
     def settings(words: list[str]) -> list[str]:
-        pairs = zip(words, words[1:], strict=False)
+        pairs = pairwise(words)
         return [part for a, b in pairs if a == "--set" for part in (a, b)]
 
     def tiny(self, words: list[str]) -> list[str]:
         """The command with fewer rounds and narrower generators."""
         if words[0] == "distill":
             return [*words, "--steps", "2", "--teacher-epochs", "1", "--width", "4", "--quiet"]
+        if words[0] == "report":
+            return [*words, "--no-samples"]
         if words[0] != "run":
             return words
         given = dict(pair.split("=", 1) for pair in self.settings(words)[1::2])
@@ -177,15 +181,19 @@ class Reader:
 
     def bring(self, words: list[str]) -> None:
         """Runs that the page takes for granted; a default folder of its own for every run."""
-        import shutil
 
         if words[0] == "run" and not {"--out", "--resume"} & set(words):
             for old in Path("runs").glob("*-[0-9]"):
                 shutil.rmtree(old)
-        for before, word in zip(words, words[1:], strict=False):
+        for before, word in pairwise(words):
             wanted = word == "RUN" or word.startswith("runs/") or word == "runs"
             if wanted and before != "--out" and words[0] != "run" and not Path(word).exists():
                 self.runs.put(Path(word), many=word in ("runs", "runs/demo"))
+
+
+def fill_in(file: Path) -> None:
+    """What the user writes into a site's file."""
+    file.write_text(file.read_text().replace("path: null", "path: scans/north"))
 
 
 def parse(words: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,13 @@ import fedkf
 STUDY = """
 data: {source: folder, path: scans, image_size: 16, class_names: [disc, ring]}
 federation: {rounds: 1, fraction: 1.0, local_epochs: 1, batch_size: 8}
+"""
+MODELS = """
+from torch import nn
+
+
+def make(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, classes))
 """
 TRACE = "round,clients\n1,0,3,7\n"
 
@@ -37,6 +45,8 @@ def make_world(folder: Path) -> None:
     np.savez(folder / "mine.npz", images=images, labels=labels, client=np.arange(60) % 4)
     (folder / "study.yaml").write_text(STUDY)
     (folder / "trace.csv").write_text(TRACE)
+    (folder / "mypackage").mkdir()
+    (folder / "mypackage/models.py").write_text(MODELS)
 
 
 class Runs:
@@ -69,10 +79,11 @@ class Runs:
 class Net(nn.Module):
     """A model of the user's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: int = 3) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 3))
-        self.layers(torch.zeros(1, 1, 8, 8))
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, classes)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.layers(x)
@@ -102,7 +113,7 @@ def names() -> dict[str, Any]:
     return {
         "fedkf": fedkf,
         "make_model": Net,
-        "MyNet": Net,
+        "MyNet": partial(Net, 10),
         "Net": Net,
         "MyGenerator": Generator,
         "dataset": dataset(0),
