@@ -15,6 +15,8 @@ class Ledger:
             "training": {"down": {}, "up": {}},
             "evaluation": {"down": {}, "up": {}},
         }
+        self.privacy: dict[str, Any] = {}
+        """What of each client's privacy budget was planned and spent, where there is one."""
 
     def _count(self, payload: Payload, way: str, copies: int, training: bool) -> None:
         table = self.counts["training" if training else "evaluation"][way]
@@ -41,4 +43,5 @@ class Ledger:
             **self.counts,
             "disclosed": disclosed,
             "leakage": [kind for kind in disclosed if kind in LEAKAGE],
+            **({"privacy": self.privacy} if self.privacy else {}),
         }

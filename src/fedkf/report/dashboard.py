@@ -25,6 +25,7 @@ from fedkf.metrics import METRICS
 from fedkf.report import figures
 from fedkf.report.listing import Listing
 from fedkf.report.page import build, policy, refusals, templates
+from fedkf.report.privacy import so_far
 from fedkf.report.runs import Run, labelled, read_run
 from fedkf.report.samples import Samples, cached
 
@@ -179,7 +180,7 @@ def about(name: str, run: Run, running: bool) -> dict[str, Any]:
         "label": run.label,
         "active": [run.site(k) for k in run.status.active[:200]] if running else [],
         "refused": refusals(run),
-        "notes": list(run.notes),
+        "notes": [*run.notes, *filter(None, [so_far(run)])],
     }
 
 

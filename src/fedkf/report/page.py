@@ -26,6 +26,7 @@ from fedkf.report import figures, sentences
 from fedkf.report.fairness import fairness, site_scores
 from fedkf.report.figures import model_label
 from fedkf.report.pairs import baseline, contests
+from fedkf.report.privacy import promise
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, tail
 from fedkf.report.samples import Samples
@@ -130,6 +131,7 @@ def build(
         refused=[(run.label, refusals(run), taking_part(run)) for run in drawn],
         costs=[cost(run) for run in drawn],
         disclosed=disclosed(drawn),
+        promises=[found for run in drawn if (found := promise(run))],
         configurations=[configuration(run) for run in runs[:DRAWN]],
         simulated=any(site.classes for run in drawn for site in run.partition.clients),
         back=back,

@@ -12,7 +12,7 @@ from typing import Any
 from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.availability import Trace
 from fedkf.core.errors import UserError, disk_error
-from fedkf.core.federation import Observer
+from fedkf.core.federation import Federation, Observer
 from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.schedule import active_clients
 from fedkf.core.server import Engine
@@ -140,6 +140,7 @@ class Experiment:
             if self.saved is not None:
                 federation.restore(self.saved)
             readouts = federation.run()
+            self._account(federation)
             if federation.done < config.federation.rounds and not federation.stopping:
                 self.say(
                     f"every client has spent its privacy budget: the run ends after round "
@@ -152,6 +153,19 @@ class Experiment:
             engine.close()
             for observer in self.observers:
                 observer.run_ended()
+
+    def _account(self, federation: Federation) -> None:
+        """What every client has spent goes into the ledger."""
+        if federation.budget is None:
+            return
+        settings, clients = self.assembly.config.privacy, list(federation.server.sizes)
+        spent = federation.budget.spent(clients)
+        planned = {"epsilon": settings.epsilon, "delta": settings.delta, "turns": settings.turns}
+        self.ledger.privacy = {"planned": planned, "spent": vars(spent)}
+        self.say(
+            f"privacy: no client has spent more than ε = {max(spent.epsilon):.3g} with δ = "
+            f"{settings.delta:g}"
+        )
 
     def finish(self, readouts: dict[str, Weights]) -> None:
         """Write the models, the ledger and, last of all, the summary."""

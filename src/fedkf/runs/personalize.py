@@ -18,6 +18,7 @@ from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say, Source
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.engines import check_device, make_engine
+from fedkf.runs.privacy import refused
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, load_source, make_data, settle
 from fedkf.runs.store import RunFolder
@@ -74,6 +75,8 @@ def personalize(
         raise UserError(f"{run} holds no run")
     if not algorithms.shares_model(config.algorithm.name):
         raise UserError(f"{run} trained every client alone, so there is no shared model")
+    if config.privacy.on:
+        raise refused("fedkf personalize", "personal models learn from samples without noise")
     shared = load(run, readout, model)
     from fedkf.data.datasets import from_object
     from fedkf.data.targets import Targets
