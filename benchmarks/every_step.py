@@ -32,7 +32,7 @@ from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import read, resolve
 from fedkf.runs.setup import Objects, make_algorithm
 
-SAMPLES, SHAPE, CLASSES = 512, (1, 28, 28), 26
+SAMPLES, SHAPE, CLASSES = 512, (1, 32, 32), 26
 FIRST = 10
 """The first round that is timed, after round 1: some begin to distil after a few rounds."""
 

@@ -42,6 +42,9 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "ablation-photographs": partial(tables.attempts, name="ablation-photographs"),
     "text-letters": partial(tables.attempts, name="text-letters", base="released"),
     "text-digits": partial(tables.attempts, name="text-digits", base="released"),
+    "text-causes-letters": partial(tables.causes, name="text-letters", base="released"),
+    "text-causes-digits": partial(tables.causes, name="text-digits", base="released"),
+    "fedkf-plus": worlds.fedkf_plus,
     "attempts": tables.all_attempts,
     **{
         f"paper-{what}": partial(paper.written, what=what)

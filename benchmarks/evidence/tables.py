@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from evidence.contrasts import NONE, Model, contrast, shown
-from evidence.markdown import both, percent, table, thousandths
+from evidence.markdown import both, listed, percent, table, thousandths
 from evidence.reading import SITES, UNCHANGED, Evidence, Setting, hours
 from fedkf.paper.published import COMPARED
 from fedkf.paper.sites import ALONE
@@ -143,6 +143,25 @@ def attempts(evidence: Evidence, name: str, base: str | None = None) -> str:
         head = [where or name, "AMP, %", "less the base", "WLP, %", "less the base", "seeds"]
         written.append(table(head, rows))
     return "\n\n".join(written)
+
+
+def causes(evidence: Evidence, name: str, base: str) -> str:
+    """Which variants are behind the base in AMP beyond chance, and which are not."""
+    settings = [one for one in evidence.settings(name) if one.runs]
+    start = next((one for one in settings if one.method == base), None)
+    behind, level = list[str](), list[str]()
+    for one in settings if start else ():
+        found = [contrast(Model(one, r), Model(start, r)) for r in READOUTS] if start else []
+        judged = [c.metrics["amp"] for c in found if c and c.by_seeds]
+        if one is start or not judged:
+            continue
+        worse = any(d.beyond_chance and d.mean < 0 for d in judged)
+        told = f"{one.method} ({' / '.join(shown(d) for d in judged)})"
+        (behind if worse else level).append(told)
+    if not behind and not level:
+        return NOTHING
+    first = f"Behind `{base}` in AMP beyond chance, as ACA or OCA: {listed(behind) or 'none'}."
+    return f"{first} Not so: {listed(level) or 'none'}."
 
 
 def all_attempts(evidence: Evidence) -> str:

@@ -16,6 +16,7 @@ from fedkf.runs.collect import PERSONAL, READOUTS
 from fedkf.runs.statistics import CHANCE
 
 FAMILY = ("fedkf-", "fedkf", "fedkf+")
+PREDECESSORS = ("fedavg", "fedntd", "fedkf")
 KINDS = ("letters", "photographs")
 """What was divided by α."""
 
@@ -127,6 +128,21 @@ def federated_or_alone(evidence: Evidence) -> str:
                 lose = f"{found.worse} of {found.count}"
                 rows.append([f"{world.title}: {model.name}", *gains, lose, str(found.seeds)])
     head = ["less training alone", "AMP, points", "a site, points", "better alone", "seeds"]
+    return table(head, rows) if rows else NOTHING
+
+
+def fedkf_plus(evidence: Evidence) -> str:
+    """FedKF+ less what it should beat, under both readouts."""
+    rows = []
+    for world in worlds(evidence):
+        own = world.method("fedkf+")
+        others = [one for one in world.settings if one.runs and one.algorithm in PREDECESSORS]
+        for other in others if own else ():
+            found = [contrast(Model(own, r), Model(other, r)) for r in READOUTS] if own else []
+            if known := [c for c in found if c]:
+                cells = [shown(c.metrics.get(m), m) for m in ("amp", "wlp") for c in known]
+                rows.append([f"{world.title}: less {other.method}", *cells, str(known[0].seeds)])
+    head = ["FedKF+", "AMP, points: ACA", "OCA", "WLP, points: ACA", "OCA", "seeds"]
     return table(head, rows) if rows else NOTHING
 
 

@@ -33,11 +33,11 @@ class Pace:
 
     def about(self) -> str:
         """The note under a table."""
-        busy = f"; the machine was busy (load {self.load:.1f})" if self.load > BUSY else ""
+        state = "busy" if self.load > BUSY else "idle"
         workers = "worker" if self.workers == 1 else "workers"
         return (
             f"The time of a round was measured in turns with {self.workers} {workers}, medians of "
-            f"several{busy}."
+            f"several; the machine was {state} (load {self.load:.1f})."
         )
 
 
