@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkf.core.arithmetic import distance
-from fedkf.core.federation import drift
+from fedkf.core.moves import drift
 
 
 def test_it_is_the_mean_euclidean_distance_over_clients() -> None:

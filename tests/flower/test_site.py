@@ -171,7 +171,7 @@ def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
         ),
         *(
             f"data.{key}"
-            for key in ["classes_per_client", "shift", "shift_strength", "min_samples"]
+            for key in ["classes_per_client", "shift", "shift_strength", "min_samples", "holdout"]
         ),
         *(f"federation.{key}" for key in ["rounds", "fraction", "min_clients", "round_timeout"]),
         *(f"federation.{key}" for key in ["defence", "patience"]),

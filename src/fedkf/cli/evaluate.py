@@ -52,6 +52,11 @@ def show_evaluation(result: dict[str, Any]) -> None:
         extra = (percent(c["against"]), percent(c["gain"], signed=True)) if gains else ()
         rows.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]), *extra)
     out.print(rows)
+    if "holdout" in result:
+        held = table("held out: not trained on", "site", "tested", "accuracy %")
+        for c in result["holdout"]:
+            held.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]))
+        out.print(held)
     if "amp" not in result:
         show("no client has test data")
         return

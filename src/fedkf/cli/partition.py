@@ -31,11 +31,13 @@ def partition(
     from fedkf.data.describe import describe
     from fedkf.data.heterogeneity import measure
     from fedkf.report.figures import partition_figure
-    from fedkf.runs.setup import load_source, make_data, settle
+    from fedkf.runs.setup import load_samples, make_data, make_holdout, settle
 
-    source = load_source(settings, say)
-    data = make_data(settle(settings, source), source)
-    about = describe(data, measure(data, settings.data.seed))
+    samples = load_samples(settings, say)
+    settled = settle(settings, samples.source)
+    data = make_data(settled, samples.source)
+    held = make_holdout(settled, samples.holdout)
+    about = describe(data, measure(data, settings.data.seed), held)
     folder = out_ or Path("runs") / f"{name}-partition"
     refuse_file(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,8 @@ def show_partition(about: dict[str, Any]) -> None:
         more = ["–" if value is None else format(100 * value, shape) for value, shape in known]
         rows.add_row(client["name"], *numbers, *counts, *more)
     out.print(rows)
+    for site in about.get("holdout", ()):
+        show(f"held out: {site['name']}, {site['test']} samples, all to test with")
     out.print(differences_table(differences))
     show(
         f"heterogeneity: {Partition.read(about).heterogeneity:.2f} (the larger one of labels and "

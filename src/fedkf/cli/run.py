@@ -21,7 +21,7 @@ from fedkf.cli.options import (
     resolve,
     run_folder,
 )
-from fedkf.cli.tables import cost_table, gain_table, results_table
+from fedkf.cli.tables import cost_table, gain_table, holdout_table, results_table
 
 if TYPE_CHECKING:
     from fedkf.runs.schema import Config
@@ -59,6 +59,8 @@ def run(
         typer.echo(json.dumps(summary))
         return
     out.print(results_table({summary["algorithm"]: summary}))
+    if (held := holdout_table(summary)) is not None:
+        out.print(held)
     show_cost(folder)
     show_gain(folder)
     show(f"files: {folder}")

@@ -59,6 +59,19 @@ def results_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     return made
 
 
+def holdout_table(summary: Mapping[str, Any]) -> Table | None:
+    """What the models do at sites that took no part; None where none was held out."""
+    held = summary.get("holdout")
+    if held is None:
+        return None
+    readouts = held["readouts"]
+    heads = [f"{name.upper()} %" for name in readouts]
+    made = table("held out: not trained on", "site", "tested", *heads)
+    for k, (name, tested) in enumerate(zip(held["sites"], held["tested"], strict=True)):
+        made.add_row(name, str(tested), *(percent(s["accuracy"][k]) for s in readouts.values()))
+    return made
+
+
 def cost_table(rounds: Sequence[Round]) -> Table | None:
     """AMP on the way against what it had taken: rounds, time and megabytes sent both ways.
 

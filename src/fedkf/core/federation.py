@@ -9,15 +9,16 @@ from typing import Protocol, TypeVar
 
 from fedkf import metrics
 from fedkf.core.algorithm import Algorithm
-from fedkf.core.arithmetic import distance
 from fedkf.core.client import Reply
 from fedkf.core.clock import Clock
 from fedkf.core.ledger import Ledger
+from fedkf.core.moves import drift
+from fedkf.core.outsiders import Outsiders
 from fedkf.core.overall import with_global
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import STEP
 from fedkf.core.privacy import Budget
-from fedkf.core.records import Round, Score
+from fedkf.core.records import Holdout, Round, Score
 from fedkf.core.schedule import Schedule, active_clients, asked_clients
 from fedkf.core.server import Counts, Server
 
@@ -84,6 +85,8 @@ class Federation:
         self.keep: Callable[[Round, Mapping[str, Weights]], None] | None = None
         """Is shown every round's readouts before the round is committed."""
         self.stopping = False
+        self.outsiders: Outsiders | None = None
+        """Sites that take no part; the readouts are judged there, too."""
         server.on_reply = self._client_finished
 
     def restore(self, saved: Saved) -> None:
@@ -154,10 +157,11 @@ class Federation:
         if last:
             readouts = self.final = self.algorithm.finish(server, readouts)
         clock.lap("aggregate")
-        scores = None
+        scores = holdout = None
         due = last or round % self.schedule.evaluate_every == 0
         if due and self.schedule.judged:
             scores = self._evaluate(readouts, last and self.schedule.personal)
+            holdout = self._judged_outside(readouts)
         clock.lap("evaluate")
         after = self.ledger.bytes()
         record = Round(
@@ -170,6 +174,7 @@ class Federation:
             moves=server.moves,
             late=server.late,
             privacy=None if self.budget is None else self.budget.spent(asked),
+            holdout=holdout,
         )
         self.done = round
         clock.laps["train"] = server.seconds_training
@@ -278,6 +283,17 @@ class Federation:
         counts = self._count(readouts, personal)
         total = len(self.server.sizes)
         of = None if len(counts.clients) == total else total  # only a sample, or who answered
+        return self._scores(counts, of)
+
+    def _judged_outside(self, readouts: Mapping[str, Weights]) -> Holdout | None:
+        """What the models do where they were not trained."""
+        if self.outsiders is None:
+            return None
+        with self.server.own_work("holdout"):
+            counts = self.outsiders.count(readouts)
+        return Holdout(self.outsiders.names, counts.tested, self._scores(counts, None))
+
+    def _scores(self, counts: Counts, of: int | None) -> dict[str, Score]:
         scores = {}
         for name, hits in counts.correct.items():
             pairs = zip(hits, counts.tested, strict=True)
@@ -319,11 +335,3 @@ class Federation:
             [int(n["tested"]) for n in numbers],
             {name: [int(n[name]) for n in numbers] for name in judged},
         )
-
-
-def drift(sent: Weights, trained: Mapping[int, Weights]) -> dict[str, float]:
-    """Mean distance of the clients' models from the global one that they started from."""
-    if not trained:
-        return {}
-    total = math.fsum(distance(sent, trained[k]) for k in sorted(trained))
-    return {"drift": total / len(trained)}

@@ -61,3 +61,11 @@ def cosines(
 def rounded(value: float | None) -> float | None:
     """Four digits, which is all that a reader needs; nothing for what is no finite number."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
+
+
+def drift(sent: Weights, trained: Mapping[int, Weights]) -> dict[str, float]:
+    """Mean distance of the clients' models from the global one that they started from."""
+    if not trained:
+        return {}
+    total = math.fsum(distance(sent, trained[k]) for k in sorted(trained))
+    return {"drift": total / len(trained)}

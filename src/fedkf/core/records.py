@@ -89,6 +89,30 @@ class Score(Numbers):
 
 
 @dataclass(frozen=True)
+class Holdout:
+    """What the readouts do at sites that took no part; their scores number the sites from 0."""
+
+    sites: Sequence[str] = ()
+    tested: Sequence[int] = ()
+    readouts: Mapping[str, Score] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        scores = {name: score.as_json() for name, score in self.readouts.items()}
+        return {"sites": self.sites, "tested": self.tested, "readouts": scores}
+
+    @staticmethod
+    def read(content: object) -> Holdout:
+        kinds: dict[str, Any] = dict(
+            sites=many(text), tested=many(whole), readouts=named(Score.read)
+        )
+        found = Holdout(**read_fields(Holdout, content, **kinds))
+        for name, score in found.readouts.items():
+            if not len(score.clients) == len(found.sites) == len(found.tested):
+                raise Damage("must have a place for each site", ("readouts", name))
+        return found
+
+
+@dataclass(frozen=True)
 class Refused:
     """An upload that was left out of its round, and why."""
 
@@ -157,6 +181,7 @@ class Round:
     """Clients that were asked too and not waited for, since enough others had answered."""
     privacy: Spent | None = None
     """Under privacy, the ε of everyone who was asked."""
+    holdout: Holdout | None = None
 
     def __getitem__(self, key: str) -> Any:
         """A key of the line in rounds.jsonl."""
@@ -176,6 +201,7 @@ class Round:
             **moves,
             **({"late": self.late} if self.late else {}),
             **({"privacy": vars(self.privacy)} if self.privacy is not None else {}),
+            **({"holdout": self.holdout.as_json()} if self.holdout else {}),
         }
 
     @staticmethod
@@ -193,6 +219,7 @@ class Round:
             moves=Moves.read,
             late=many(whole),
             privacy=maybe(Spent.read),
+            holdout=maybe(Holdout.read),
         )
         if found["round"] < 1:
             raise Damage("must be at least 1", ("round",))
@@ -223,6 +250,7 @@ class Summary:
     seconds: Mapping[str, float] = field(default_factory=dict)
     bytes: Mapping[str, int] = field(default_factory=dict)
     disclosed: Sequence[str] = ()
+    holdout: Holdout | None = None
 
     def as_json(self) -> dict[str, Any]:
         last = {
@@ -230,8 +258,9 @@ class Summary:
             for name, n in self.readouts.items()
         }
         best = {name: {"round": b.round, **b.values} for name, b in self.best.items()}
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**own, "readouts": last, "best": best}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "holdout"}
+        held = {"holdout": self.holdout.as_json()} if self.holdout else {}
+        return {**own, "readouts": last, "best": best, **held}
 
     @staticmethod
     def read(content: object) -> Summary:
@@ -246,6 +275,7 @@ class Summary:
             seconds=named(finite),
             bytes=named(whole),
             disclosed=many(text),
+            holdout=maybe(Holdout.read),
         )
         return Summary(**found)
 

@@ -20,27 +20,31 @@ Differences = Mapping[str, Any] | None
 """What `data/heterogeneity.py` measured, if anything."""
 
 
-def describe(data: FederatedData, differences: Differences = None) -> dict[str, Any]:
+def describe(
+    data: FederatedData, differences: Differences = None, holdout: FederatedData | None = None
+) -> dict[str, Any]:
     """Per-client sizes and class counts, and heterogeneity in two numbers.
 
     `total_variation` is the mean distance of a client's label distribution from the pooled one: 0
     if all are alike, near 1 if nobody shares a class. `effective_classes` is exp(entropy) of a
     client's labels: how many equally large classes would be as varied.
     """
-    about, clients = _described(data, differences)
+    about, clients = _described(data, differences, holdout)
     return {**about, "clients": list(clients)}
 
 
-def as_json(data: FederatedData, differences: Differences = None) -> bytes:
+def as_json(
+    data: FederatedData, differences: Differences = None, holdout: FederatedData | None = None
+) -> bytes:
     """The same as a file, a line for each client; a million of them are never held at a time."""
-    about, clients = _described(data, differences)
+    about, clients = _described(data, differences, holdout)
     head = json.dumps(about, indent=2).removesuffix("\n}")
     rows = ",\n    ".join(map(json.dumps, clients))
     return f'{head},\n  "clients": [\n    {rows}\n  ]\n}}\n'.encode()
 
 
 def _described(
-    data: FederatedData, differences: Differences
+    data: FederatedData, differences: Differences, holdout: FederatedData | None
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """What is said of all clients, and of each."""
     counts = data.class_counts()
@@ -67,7 +71,12 @@ def _described(
         "total_variation": round(float(distance.mean()), 4),
         "effective_classes": round(float(effective.mean()), 3),
     }
-    return about | ({} if differences is None else {"differences": differences}), clients
+    if differences is not None:
+        about["differences"] = differences
+    if holdout is not None:
+        rows = zip(holdout.names, holdout.test_sizes, holdout.class_counts(), strict=True)
+        about["holdout"] = [{"name": n, "test": t, "classes": c.tolist()} for n, t, c in rows]
+    return about, clients
 
 
 def untested(tests: Iterable[tuple[str, int]]) -> list[str]:

@@ -155,26 +155,7 @@ def federate(
     check_size(source, prepare.image_size)
     random = streams.numpy_generator("split")
     train, test = split(source, parts, prepare.train_fraction, random, prepare.split)
-    own = own_moments(source, train, prepare)
-
-    def gather(
-        groups: list[Indices], purpose: str
-    ) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
-        x = resize(as_floats(source, np.concatenate(groups)), prepare.image_size)
-        offsets = np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
-        for k in range(len(groups) if prepare.shift else 0):
-            span = slice(offsets[k], offsets[k + 1])
-            # The same amounts for a client's training and test samples, but other noise.
-            amounts = streams.torch_generator("shift", client=k)
-            noise = streams.torch_generator(f"shift {purpose}", client=k)
-            x[span] = shift(x[span], prepare.shift, prepare.shift_strength, amounts, noise)
-        labels = torch.from_numpy(source.labels[np.concatenate(groups)])
-        for k, (mean, std) in enumerate(own):
-            span = slice(offsets[k], offsets[k + 1])
-            x[span] = normalise(filled(x[span], mean), [0.0] if std is None else mean, std or [1.0])
-        x = filled(x, prepare.mean) if source.measured else x
-        return normalise(x, prepare.mean, prepare.std), labels, offsets
-
+    gather = Gathering(source, prepare, streams, own_moments(source, train, prepare))
     return FederatedData(
         *gather(train, "train"),
         *gather(test, "test"),
@@ -184,6 +165,53 @@ def federate(
         if prepare.by_unit and source.units is not None
         else None,
     )
+
+
+def federate_tests(
+    source: Source, parts: Sequence[Indices], prepare: Preparation, streams: Streams, first: int
+) -> FederatedData:
+    """The same for owners who train on nothing; they are numbered from `first` on.
+
+    Who is scaled by statistics of its own is so by those of what it has.
+    """
+    check_size(source, prepare.image_size)
+    gather = Gathering(source, prepare, streams, own_moments(source, parts, prepare), first)
+    return FederatedData(
+        *gather([part[:0] for part in parts], "train"),
+        *gather(list(parts), "test"),
+        names=list(source.owner_names),
+        class_names=source.class_names,
+    )
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Samples of clients from `first` on, prepared: called with each client's, and for what."""
+
+    source: Source
+    prepare: Preparation
+    streams: Streams
+    own: Sequence[tuple[list[float], list[float] | None]]
+    first: int = 0
+
+    def __call__(
+        self, groups: list[Indices], purpose: str
+    ) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
+        source, prepare, streams = self.source, self.prepare, self.streams
+        x = resize(as_floats(source, np.concatenate(groups)), prepare.image_size)
+        offsets = np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
+        for k in range(len(groups) if prepare.shift else 0):
+            span = slice(offsets[k], offsets[k + 1])
+            # The same amounts for a client's training and test samples, but other noise.
+            amounts = streams.torch_generator("shift", client=self.first + k)
+            noise = streams.torch_generator(f"shift {purpose}", client=self.first + k)
+            x[span] = shift(x[span], prepare.shift, prepare.shift_strength, amounts, noise)
+        labels = torch.from_numpy(source.labels[np.concatenate(groups)])
+        for k, (mean, std) in enumerate(self.own):
+            span = slice(offsets[k], offsets[k + 1])
+            x[span] = normalise(filled(x[span], mean), [0.0] if std is None else mean, std or [1.0])
+        x = filled(x, prepare.mean) if source.measured else x
+        return normalise(x, prepare.mean, prepare.std), labels, offsets
 
 
 def own_moments(

@@ -46,6 +46,7 @@ class SiteRefusal(FedkfError):
 
 def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     """What the clients are told. `steps` stands for "equal", which one by itself cannot know."""
+    refuse_holdout(config)
     if config.generator.start is not None:
         raise UserError("generator.start names a file, which clients on other machines do not have")
     config = config.model_copy(update=settled_turns(config))
@@ -55,6 +56,15 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     if not config.privacy.on:  # sites of before there was any
         del sent["privacy"], sent["data"]["unit"]
     return {**sent, "algorithm": content["algorithm"]}
+
+
+def refuse_holdout(config: Config) -> None:
+    """Nobody here has the samples of a site that takes no part."""
+    if config.data.holdout is not None:
+        raise UserError(
+            "data.holdout is for rehearsals: across sites, one that is to take no part is not "
+            "registered, and judges the exported model with fedkf evaluate MODEL --data"
+        )
 
 
 def incoming(content: Any, allow: Container[str] | None = None) -> Config:

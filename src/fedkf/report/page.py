@@ -25,6 +25,7 @@ from fedkf.metrics import METRICS, PAPER, Metric
 from fedkf.report import figures, sentences
 from fedkf.report.fairness import fairness, site_scores
 from fedkf.report.figures import model_label
+from fedkf.report.outside import held_out
 from fedkf.report.pairs import baseline, contests
 from fedkf.report.privacy import promise
 from fedkf.report.repeats import repeats
@@ -117,6 +118,7 @@ def build(
         metrics=METRICS.values(),
         charts=groups,
         findings=findings(drawn),
+        held_out=held_out(drawn),
         figures=embed({k: [plotly_backend.figure(c) for c in v] for k, v in groups.items()}),
         tables={k: [table(c) for c in v] for k, v in groups.items()},
         comparison=comparison(runs[:LISTED]),

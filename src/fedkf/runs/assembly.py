@@ -10,10 +10,12 @@ from fedkf.core.client import ClientData, ClientHost
 from fedkf.core.codec import Codec
 from fedkf.core.defence import Defence
 from fedkf.core.federation import Checkpoint, Federation, Observer
+from fedkf.core.outsiders import Outsiders
 from fedkf.core.privacy import Privacy
 from fedkf.core.schedule import Schedule
-from fedkf.core.server import Channel, Engine, Server, Storage
+from fedkf.core.server import Channel, Counts, Engine, Server, Storage
 from fedkf.core.versions import Versions
+from fedkf.engines.counting import count_in_groups
 from fedkf.runs.privacy import make_accounts
 from fedkf.runs.setup import Objects, make_algorithm, make_task
 from fedkf.runs.traces import make_availability
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from fedkf.core.algorithm import Algorithm
-    from fedkf.core.payload import Weights
+    from fedkf.core.payload import Payload, Weights
     from fedkf.core.task import Task
     from fedkf.data.federated import FederatedData
     from fedkf.runs.division import Agreement
@@ -61,6 +63,8 @@ class Assembly:
     """What was exchanged before the first round, if anything."""
     judged: bool = True
     """Clients may be asked how many test samples models classify correctly."""
+    holdout: FederatedData | None = None
+    """The samples of sites that take no part, if there are any here."""
 
     @classmethod
     def of(
@@ -117,7 +121,24 @@ class Assembly:
     ) -> Federation:
         """All rounds of the configuration, before the first."""
         accounts = make_accounts(self.config, self.task, self.population.sizes)
-        return Federation(self.algorithm, server, self.schedule(), checkpoint, observers, accounts)
+        made = Federation(self.algorithm, server, self.schedule(), checkpoint, observers, accounts)
+        made.outsiders = self.outsiders(server.storage.states)
+        return made
+
+    def outsiders(self, states: Versions) -> Outsiders | None:
+        """The sites that take no part, where the algorithm makes a model that could serve them."""
+        data = self.holdout
+        if data is None or not self.algorithm.shared_model:
+            return None
+        host, tested = self.host_of(data, states), data.test_sizes
+
+        def count(readouts: Mapping[str, Weights]) -> Counts:
+            def each(groups: Sequence[Sequence[int]], down: Payload) -> list[Payload]:
+                return [host.count(group, down) for group in groups]
+
+            return count_in_groups(each, readouts, range(len(tested)), tested)
+
+        return Outsiders(data.names, count)
 
     def schedule(self) -> Schedule:
         """What the configuration says of rounds and who takes part in them."""

@@ -21,6 +21,7 @@ from fedkf.runs.evaluation import Group, evaluate
 from fedkf.runs.mixtures import mixtures
 from fedkf.runs.personalize import data_of
 from fedkf.runs.prediction import with_channels
+from fedkf.runs.setup import load_samples, make_holdout, settle
 from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, load
 
@@ -42,7 +43,12 @@ def assess(
             raise UserError(f"{run} trained every client alone, so it has no model for --data")
         result = own_models(folder, readout)
     else:
-        result = judge(load(run, readout), data, lambda: own_data(folder, say), say)
+        trained = load(run, readout)
+        result = judge(trained, data, lambda: own_data(folder, say), say)
+        held = held_data(folder) if data is None else None
+        if held is not None:
+            judged = evaluate(trained.model, tested_groups(held), trained.class_names)
+            result["holdout"] = judged["clients"]
     return {"run": str(run), "readout": readout, **result}
 
 
@@ -86,6 +92,15 @@ def own_data(folder: RunFolder, say: Say, given: Source | None = None) -> Federa
     if config is None:
         raise UserError(f"{folder.path} holds no config.yaml, so its data is unknown; give --data")
     return data_of(folder, config, say, given)[1]
+
+
+def held_data(folder: RunFolder) -> FederatedData | None:
+    """The data of sites that took no part in a run, if there were any."""
+    config = folder.config()
+    if config is None or config.data.holdout is None:
+        return None
+    samples = load_samples(config)
+    return make_holdout(settle(config, samples.source), samples.holdout)
 
 
 def tested_groups(data: FederatedData) -> list[Group]:

@@ -106,6 +106,9 @@ class Data(Section):
     )
     window: Count | None = Field(None, description="rows of a recording that make one sample")
     stride: Count | None = Field(None, description="rows from one window to the next; none: window")
+    holdout: str | list[str] | None = Field(
+        None, description="sites that nothing is trained on; models are judged there all the same"
+    )
     proxy: float | str | None = Field(
         None,
         description="unlabelled data for the server: a share of the source that no client gets, "
@@ -121,6 +124,13 @@ class Data(Section):
                 "must be a share between 0 and 1, digits, the path of an .npz file or a folder, "
                 "or package.module:object"
             )
+        return value
+
+    @field_validator("holdout")
+    @classmethod
+    def _some(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if value in ("", []) or (isinstance(value, list) and len(set(value)) < len(value)):
+            raise ValueError("must be the name of a site, or a list of names that all differ")
         return value
 
     @field_validator("task")

@@ -38,6 +38,7 @@ from fedkf.runs.setup import (
     load_samples,
     make_algorithm,
     make_data,
+    make_holdout,
     prepare_proxy,
     settle,
 )
@@ -215,10 +216,15 @@ def execute(
         data = make_data(config, samples.source)
         proxy = prepare_proxy(config, samples.proxy, data.shape)
         assembly = Assembly.of(config, data, given, proxy)
-        assembly = replace(assembly, agreement=agreement(asked, config))
+        held = make_holdout(config, samples.holdout)
+        assembly = replace(assembly, agreement=agreement(asked, config), holdout=held)
         origin = provenance(data, proxy, config.generator.start)
+        if held is not None:
+            origin["holdout_sha256"] = held.digest()
+            if not assembly.algorithm.shared_model:
+                say(f"{config.algorithm.name} makes no shared model: nothing is held out to judge")
         experiment = Experiment(assembly, run, origin, observers, say)
-        with experiment.open(lambda: as_json(data, differences(config, data))):
+        with experiment.open(lambda: as_json(data, differences(config, data), held)):
             host = experiment.assembly.host_of(data, experiment.states)
             experiment.finish(experiment.train(make_engine(config, host, data, say)))
         return read_result(run, config, given, lambda: data)

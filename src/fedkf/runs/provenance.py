@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ORIGINS = {
     "data_sha256": "data",
+    "holdout_sha256": "data of the sites held out",
     "proxy_sha256": "proxy data",
     "generator_sha256": "generator in generator.start",
     "trace_sha256": "trace in federation.availability",

@@ -134,4 +134,5 @@ def summarise(rounds: list[Round], config: Config, algorithm: Algorithm, ledger:
         seconds={key: round(sum(r.seconds[key] for r in rounds), 3) for key in rounds[-1].seconds},
         bytes=ledger.bytes(),
         disclosed=ledger.disclosed(),
+        holdout=rounds[-1].holdout,
     )

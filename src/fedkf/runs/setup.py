@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-
 from fedkf import algorithms, models
 from fedkf.core import objective
 from fedkf.core.algorithm import Algorithm
@@ -22,13 +19,14 @@ from fedkf.core.samples import Sampling
 from fedkf.core.task import Task, Training
 from fedkf.data import proxy, sources
 from fedkf.data.federated import FederatedData, Preparation, federate
+from fedkf.data.holdout import federate_holdout, held_out
 from fedkf.data.partition import BY_CLASSES
 from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.distillation import SAMPLES, samples_for
-from fedkf.distillation.generators import Generation
 from fedkf.models.check import check_generator, check_model
 from fedkf.models.personal import Personal
 from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
+from fedkf.runs.generation import make_generation
 from fedkf.runs.privacy import make_privacy, protects_units, settled_turns, try_private
 from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
-    from fedkf.core.payload import Weights
+    from fedkf.runs.data_keys import Data
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,8 @@ class LoadedSamples:
 
     source: Source
     proxy: NDArray[Any] | None = None
+    holdout: Source | None = None
+    """What the sites hold that take no part (`data.holdout`)."""
 
 
 def load_samples(
@@ -65,21 +65,21 @@ def load_samples(
     given: Objects = Objects(),  # noqa: B008
 ) -> LoadedSamples:
     """The samples that a configuration names, or those given, each read once."""
-    source, settings = whole_source(config, say, given.source), config.data
+    (source, held), settings = participants(config, say, given.source), config.data
     if settings.proxy is None:
-        return LoadedSamples(source)
+        return LoadedSamples(source, holdout=held)
     if given.proxy is not None:
-        return LoadedSamples(source, given.proxy)
+        return LoadedSamples(source, given.proxy, held)
     if isinstance(settings.proxy, str):
-        return LoadedSamples(source, named_proxy(config, source.inputs.shape[1:], say))
-    return LoadedSamples(*divided(config, source))
+        return LoadedSamples(source, named_proxy(config, source.inputs.shape[1:], say), held)
+    return LoadedSamples(*divided(config, source), held)
 
 
 def load_source(
     config: Config, say: Say = lambda text: None, given: Source | None = None
 ) -> Source:
     """The clients' samples: all of the source but a share that `data.proxy` sets aside."""
-    source = whole_source(config, say, given)
+    source, _ = participants(config, say, given)
     return source if isinstance(config.data.proxy, str | None) else divided(config, source)[0]
 
 
@@ -118,6 +118,16 @@ def prepare_proxy(
     settings = config.data
     x = proxy.fit(inputs, shape, f"data.proxy: {settings.proxy}")
     return normalise(x, settings.mean or (0.0,), settings.std or (1.0,))
+
+
+def participants(
+    config: Config, say: Say = lambda text: None, given: Source | None = None
+) -> tuple[Source, Source | None]:
+    """The samples of those who take part, and of the sites that `data.holdout` names."""
+    source, names = whole_source(config, say, given), config.data.holdout
+    if names is None:
+        return source, None
+    return held_out(source, [names] if isinstance(names, str) else names)
 
 
 def whole_source(
@@ -180,9 +190,25 @@ def settle(config: Config, source: Source) -> Config:
 def make_data(config: Config, source: Source) -> FederatedData:
     """The clients' data; the configuration is a settled one."""
     settings = config.data
+    parts = divide(settings, source)
+    names = source.owner_names if settings.partition == "natural" else ()
+    return federate(source, parts, preparation(settings, source), Streams(settings.seed), names)
+
+
+def make_holdout(config: Config, source: Source | None) -> FederatedData | None:
+    """The data of sites that take no part, all of it to test with."""
+    if source is None:
+        return None
+    settings = config.data
+    prepare, streams = preparation(settings, source), Streams(settings.seed)
+    return federate_holdout(source, prepare, streams, settings.clients)
+
+
+def preparation(settings: Data, source: Source) -> Preparation:
+    """What settled settings do to a source's samples."""
     assert settings.mean is not None
     assert settings.std is not None
-    prepare = Preparation(
+    return Preparation(
         settings.mean,
         settings.std,
         settings.image_size,
@@ -193,9 +219,6 @@ def make_data(config: Config, source: Source) -> FederatedData:
         settings.scaling or "none",
         protects_units(settings, source),
     )
-    parts = divide(settings, source)
-    names = source.owner_names if settings.partition == "natural" else ()
-    return federate(source, parts, prepare, Streams(settings.seed), names)
 
 
 def make_algorithm(config: Config) -> Algorithm:
@@ -296,39 +319,3 @@ def make_task(
         if private:
             try_private(task)
     return task
-
-
-def make_generation(
-    config: Config, shape: tuple[int, ...], factory: Callable[..., nn.Module] | None = None
-) -> Generation:
-    """How the configuration's generators, or those of a factory given instead, are made."""
-    settings = config.generator
-    found = factory or models.find("generator.name", settings.name, models.GENERATORS)
-    offered = {
-        "shape": shape,
-        "noise": settings.noise,
-        "width": settings.width,
-        "mean": config.data.mean,
-        "std": config.data.std,
-    }
-    make = partial(models.build, "generator.name", found, offered)
-    start = None if settings.start is None else read_generator(settings.start, make)
-    return Generation(make, settings.noise, settings.lr, settings.every, start)
-
-
-def read_generator(path: str, make: Callable[[], nn.Module]) -> Weights:
-    """A generator's weights from a file, which must fit the configuration's generator."""
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"generator.start: {path} cannot be read: {error}") from None
-    with GlobalStream(0, "cpu").active():
-        shapes = {name: tensor.shape for name, tensor in make().state_dict().items()}
-    for name in sorted(shapes.keys() | weights.keys()):
-        have = list(weights[name].shape) if name in weights else "nothing"
-        want = list(shapes[name]) if name in shapes else "nothing"
-        if have != want:
-            raise UserError(
-                f"generator.start: {path} has {have} for {name!r}, where the generator has {want}"
-            )
-    return weights
