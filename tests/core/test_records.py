@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedkf.core.records import Round, Score, Summary, best_round
+from fedkf.core.records import Round, Summary, best_round
+from fedkf.core.scores import Score
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.metrics import METRICS
 

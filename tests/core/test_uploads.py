@@ -16,8 +16,9 @@ from fedkf.core.random import Streams
 from fedkf.core.records import Round
 from fedkf.core.schedule import Schedule
 from fedkf.core.server import Accept, Channel, Engine, Server, Storage
+from fedkf.core.tally import empty
 from fedkf.core.task import Task, Training
-from fedkf.core.uploads import miscounted
+from fedkf.core.uploads import miscounted, mistallied
 from fedkf.core.versions import RemoteVersions
 
 Change = Callable[[Payload], Payload]
@@ -96,6 +97,32 @@ def test_counts_that_cannot_be_are_left_out(
     assert reason in miscounted(judged(asked), asked)
     # The others send back weights, which are no counts either.
     assert server(Wire(judged)).exchange("evaluate", [0, 1, 2], asked) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, ""),
+        ({"aca/confusion": None}, "it lacks the statistic 'aca/confusion'"),
+        ({"aca/faces": torch.zeros(3)}, "it holds 'aca/faces', which nobody asked for"),
+        ({"aca/confusion": torch.ones(3, 3)}, "'aca/confusion' is torch.float32 of shape [3, 3]"),
+        ({"aca/confusion": torch.ones(1, 9).int()}, "of shape [1, 9]"),
+        ({"aca/confusion": torch.ones(3, 3).int()}, "is no statistic of its 2 test samples"),
+        ({"aca/scores": empty("scores", 3)}, "'aca/scores' is no statistic of its 2 test samples"),
+    ],
+)
+def test_statistics_must_be_those_that_were_asked_for_and_of_all_test_samples(
+    change: dict[str, torch.Tensor | None], reason: str
+) -> None:
+    confusion, scores = empty("confusion", 3), empty("scores", 3)
+    confusion[0, 1] += 2
+    scores[:, 0, 7] += 2
+    found = {"aca/confusion": confusion, "aca/scores": scores, **change}
+    upload = Payload(monitoring={"tested": 2, "aca": 0})
+    upload.add("test_statistics", {k: t for k, t in found.items() if t is not None})
+    said = mistallied(upload, ("confusion", "scores"), 3)
+    assert reason in said
+    assert bool(reason) == bool(said)
 
 
 def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_counted() -> None:

@@ -32,20 +32,24 @@ RAY_STARTS = {("169.254.169.254", 80), ("8.8.8.8", 53)}
 the place where clouds tell a machine about itself, and it looks which of its own addresses would be
 used for another machine (a datagram socket is connected, and nothing is sent)."""
 
-TINY = {
+TINY: dict[str, dict[str, Any]] = {
     "data": {"source": "digits", "clients": 4, "alpha": 0.5, "limit": 10},
     "federation": {"rounds": 2, "fraction": 0.5, "local_epochs": 1, "batch_size": 8},
     "generator": {"width": 4, "noise": 8},
 }
 
 
-@pytest.mark.parametrize("algorithm", ["fedkf", "scaffold"])
+CLINICAL = {"metrics": ["balanced_accuracy", "auroc", "sensitivity", "ece"]}
+
+
+@pytest.mark.parametrize(("algorithm", "more"), [("fedkf", {}), ("scaffold", CLINICAL)])
 def test_flowers_simulation_gives_the_models_of_a_local_run_byte_for_byte(
-    tmp_path: Path, algorithm: str
+    tmp_path: Path, algorithm: str, more: dict[str, Any]
 ) -> None:
     import json
 
-    (tmp_path / "tiny.yaml").write_text(json.dumps({**TINY, "algorithm": {"name": algorithm}}))
+    tiny = {**TINY, "data": {**TINY["data"], **more}, "algorithm": {"name": algorithm}}
+    (tmp_path / "tiny.yaml").write_text(json.dumps(tiny))
     log = tmp_path / "strace"
     command = [sys.executable, "-m", "fedkf", "run", "tiny.yaml", "--out", "flower"]
     done = subprocess.run(
@@ -64,6 +68,10 @@ def test_flowers_simulation_gives_the_models_of_a_local_run_byte_for_byte(
     summary = json.loads((tmp_path / "flower" / "summary.json").read_text())
     for key in ("readouts", "bytes", "disclosed"):
         assert summary[key] == local.summary[key]
+    assert summary.get("sites") == local.summary.get("sites")
+    assert bool(summary.get("sites")) == bool(more)
+    paths = [tmp_path / name / "ledger.json" for name in ("flower", "local")]
+    assert json.loads(paths[0].read_bytes()) == json.loads(paths[1].read_bytes())
     # The local engine goes on with what Flower's simulation began.
     for folder in ("flower", "local"):
         fedkf.run(tmp_path / "tiny.yaml", out=tmp_path / folder, workers=0, rounds=3, resume=True)

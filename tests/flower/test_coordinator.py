@@ -17,7 +17,8 @@ from switchboard import Node, Switchboard
 from fedkf.cli.coordinator import follow
 from fedkf.cli.interruption import Stopped, interrupt
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.records import Round, Score
+from fedkf.core.records import Round
+from fedkf.core.scores import Score
 from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
 from fedkf.flower.programs import free_port
 from fedkf.flower.server import execute, server

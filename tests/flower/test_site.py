@@ -105,6 +105,22 @@ def test_an_algorithm_that_discloses_more_than_it_shares_is_refused(make: Make) 
     assert make({"algorithm.name": "fedgen"}, share="[label_counts]").introduction().train == 72
 
 
+def test_metrics_beyond_accuracy_are_refused_unless_its_file_shares_their_statistics(
+    make: Make,
+) -> None:
+    asked = {"algorithm.name": "fedavg", "data.metrics": ["auroc", "sensitivity"]}
+    with pytest.raises(SiteRefusal, match=r"\(sensitivity, auroc\) would send test_statistics"):
+        make(asked)
+    host = make(asked, share="[test_statistics]")
+    readouts = Payload().add("aca", down(host)["weights"], "weights")
+    upload = host.perform(call("evaluate"), readouts, []).upload
+    assert upload is not None
+    assert set(upload.kinds) == {"monitoring", "test_statistics"}
+    assert set(upload["test_statistics"]) == {"aca/confusion", "aca/scores"}
+    plain = make({"algorithm.name": "fedavg", "data.metrics": ["accuracy"]})
+    assert list(plain.perform(call("evaluate"), readouts, []).upload or []) == ["monitoring"]
+
+
 def test_code_of_others_is_imported_only_if_its_file_names_it(make: Make) -> None:
     other = {"model.name": "conftest:Unsteady"}
     with pytest.raises(SiteRefusal, match=r"model\.name 'conftest:Unsteady' is not among"):

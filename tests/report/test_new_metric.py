@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from folders import append, finish, record, write_run
 
-from fedkf.core.records import Round, Score
+from fedkf.core.records import Round
+from fedkf.core.scores import Score
 from fedkf.metrics import METRICS, Metric
 from fedkf.paper.grid import grid_table
 from fedkf.report.figures import curves

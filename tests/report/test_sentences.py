@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from folders import append, finish, record, write_run
 
-from fedkf.report.fairness import deciles, fairness, site_scores, wilson
+from fedkf.metrics.intervals import wilson
+from fedkf.report.fairness import deciles, fairness, site_scores
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, read_runs
 from fedkf.report.sentences import about_gain, below_headline, cautions, headline

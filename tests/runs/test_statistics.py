@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedkf.core.records import Score
+from fedkf.core.scores import Score
 from fedkf.metrics import METRICS
 from fedkf.runs.statistics import (
     Difference,

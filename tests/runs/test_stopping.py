@@ -12,7 +12,8 @@ from conftest import Settings, model_bytes
 
 import fedkf
 from fedkf.core.errors import UserError
-from fedkf.core.records import Round, Score
+from fedkf.core.records import Round
+from fedkf.core.scores import Score
 from fedkf.runs.integrity import check_run
 from fedkf.runs.stopping import exhausted
 

@@ -59,6 +59,7 @@ def run(
         typer.echo(json.dumps(summary))
         return
     out.print(results_table({summary["algorithm"]: summary}))
+    show_sites(folder)
     if (held := holdout_table(summary)) is not None:
         out.print(held)
     show_cost(folder)
@@ -82,6 +83,16 @@ def run_with_progress(
     sentence = f"stopped; nothing that was finished is lost, {advice} ({folder})"
     with interruptible(sentence), progress:
         return execute(config, folder, resume, [progress], say=progress.say).summary
+
+
+def show_sites(folder: Path) -> None:
+    """After a run that asked more of its clients than accuracy: what each of them gets."""
+    from fedkf.cli.tables import sites_table
+    from fedkf.runs.store import RunFolder
+
+    made = sites_table(RunFolder(folder))
+    if made is not None:
+        out.print(made)
 
 
 def show_cost(folder: Path) -> None:

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from fedkf.core.holdings import Partition
+from fedkf.core.records import Summary
+from fedkf.core.scores import Sites
 from fedkf.metrics import METRICS
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric, over
 
 if TYPE_CHECKING:
     from fedkf.core.records import Round
     from fedkf.runs.comparison import Gain
+    from fedkf.runs.store import RunFolder
 
 MILESTONES = 5
+MOST_SITES = 20
+"""More clients than this are left to the report."""
 
 
 def table(title: str, *columns: str) -> Table:
@@ -39,21 +46,26 @@ def percent(value: float | None, signed: bool = False) -> str:
     return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
 
 
-def scores(values: Mapping[str, float | None]) -> str:
+def scores(values: Mapping[str, float | None], over_: str = ACCURACY) -> str:
     """The metrics of one readout in a few words."""
-    known = [metric for metric in METRICS.values() if metric.name in values]
+    known = [metric for metric in over(over_).values() if metric.name in values]
     return ", ".join(f"{metric.label} {metric.show(values[metric.name])}" for metric in known)
 
 
 def results_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Every metric of every algorithm and readout."""
-    made = table("", "algorithm", "readout", *(metric.heading for metric in METRICS.values()))
+    """Every metric of every algorithm and readout, and what of the sites they are over."""
+    kinds = dict.fromkeys(summary.get("metric", ACCURACY) for summary in summaries.values())
+    about = over(next(iter(kinds), ACCURACY)) if len(kinds) < 2 else METRICS
+    named = [SITE_METRICS[kind].label for kind in kinds if kind in SITE_METRICS]
+    title = "" if kinds.keys() <= {ACCURACY} else f"over the clients' {' or '.join(named)}"
+    made = table(title, "algorithm", "readout", *(metric.heading for metric in about.values()))
     for name, summary in summaries.items():
         for readout, score in summary["readouts"].items():
             if score["amp"] is None:
                 made.add_row(name, readout.upper(), "no test data")
                 continue
-            numbers = [metric.show(score.get(metric.name)) for metric in METRICS.values()]
+            shown = over(summary.get("metric", ACCURACY)).values()
+            numbers = [metric.show(score.get(metric.name)) for metric in shown]
             part = f" ({score['judged']} of {score['of']} clients)" if "of" in score else ""
             made.add_row(name, readout.upper() + part, *numbers)
     return made
@@ -72,6 +84,42 @@ def holdout_table(summary: Mapping[str, Any]) -> Table | None:
     return made
 
 
+def sites_table(run: RunFolder) -> Table | None:
+    """Each client's metrics under the readout that `fedkf export` takes, the headline's first.
+
+    That one is shown with its interval; the report has those of the others.
+    None where nothing but accuracy was asked for, or where there are too many for a terminal.
+    """
+    summary = run.read_record("summary.json", Summary.read)
+    readout = next((name for name in ("oca", "aca") if name in summary.sites), "")
+    if not readout or len(summary.sites[readout].clients) > MOST_SITES:
+        return None
+    sites, holders = summary.sites[readout], run.read_record("partition.json", Partition.read)
+    known = [SITE_METRICS[name] for name in sites.values if name in SITE_METRICS]
+    known.sort(key=lambda metric: metric.name != summary.metric)
+    title = f"each client under {readout.upper()}, with the 95 % interval of {known[0].label}"
+    made = table(title, "client", "tested", *(metric.heading for metric in known))
+    for place, k in enumerate(sites.clients):
+        holder = holders.clients[k]
+        others = [metric.show(sites.values[metric.name][place]) for metric in known[1:]]
+        first = with_interval(known[0], sites, place)
+        made.add_row(holder.name, str(holder.test), first, *others)
+    return made
+
+
+def with_interval(metric: SiteMetric, sites: Sites, place: int) -> str:
+    """One client's value, and where it plausibly lies if that is known.
+
+    >>> sites = Sites({"auroc": [0.9]}, {"auroc": [(0.85, 0.94)]})
+    >>> with_interval(SITE_METRICS["auroc"], sites, 0)
+    '90.0 [85.0, 94.0]'
+    """
+    text, ends = metric.show(sites.values[metric.name][place]), sites.intervals.get(metric.name)
+    if not ends or (span := ends[place]) is None:
+        return text
+    return f"{text} [{metric.show(span[0])}, {metric.show(span[1])}]"
+
+
 def cost_table(rounds: Sequence[Round]) -> Table | None:
     """AMP on the way against what it had taken: rounds, time and megabytes sent both ways.
 
@@ -86,8 +134,10 @@ def cost_table(rounds: Sequence[Round]) -> Table | None:
             rows.append((record.round, seconds, megabytes, values))
     if len(rows) < 2:
         return None
-    metric, readouts = METRICS["amp"], [r for r in rounds if r.readouts][-1].readouts or {}
-    heads = [f"{metric.label} {readout.upper()} %" for readout in readouts]
+    readouts = [r for r in rounds if r.readouts][-1].readouts or {}
+    metric = over(next((score.metric for score in readouts.values()), ACCURACY))["amp"]
+    unit = " %" if metric.percent else ""
+    heads = [f"{metric.label} {readout.upper()}{unit}" for readout in readouts]
     made = table("on the way", "round", "time", "MB sent", *heads)
     count = min(MILESTONES, len(rows))
     for k in range(1, count + 1):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fedkf.core.errors import UserError, nearest
-from fedkf.core.evaluation import correct
+from fedkf.core.evaluation import judge
 from fedkf.core.payload import Payload, Weights, weighted_mean
 from fedkf.core.personal import Personalisation
 
@@ -138,14 +138,10 @@ class Algorithm:
     def evaluate(self, client: Client, down: Payload) -> Payload:
         """How many of the client's test samples each readout in `down` classifies correctly.
 
+        Beside that go the counts and sums that `data.metrics` asks for.
         An algorithm whose clients have models of their own may add a readout that counts those.
         """
-        x, y = client.data.test_images, client.data.test_labels
-        counts: dict[str, int | float] = {"tested": len(y), **dict.fromkeys(down, 0)}
-        for name in down if len(y) else ():
-            model = client.task.load("student", down[name]).eval()
-            counts[name] = int(correct(model, x, y).sum())
-        return Payload(monitoring=counts)
+        return judge(client.task, client.data, down)
 
     def personal(self, client: Client, readouts: Payload) -> Weights:
         """The model that the client is to use, which stays with it.

@@ -15,13 +15,14 @@ import torch
 from fedkf.core.batches import batch_indices, batches_of
 from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError, disk_error
-from fedkf.core.evaluation import correct
+from fedkf.core.evaluation import count
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.privacy import Privacy, Withheld, behind, tests_of
 from fedkf.core.random import GlobalStream
 from fedkf.core.samples import Samples, Sampling
 from fedkf.core.signals import ENDINGS, watched_signals
+from fedkf.core.tally import KIND
 from fedkf.core.task import Task, copy_of
 from fedkf.core.turn import Turn
 from fedkf.core.uploads import ALWAYS_DISCLOSED
@@ -285,7 +286,8 @@ class ClientHost:
                 if not isinstance(upload, Payload):
                     kind = type(upload).__name__
                     raise TypeError(f"{call.step} returned {kind}, not a Payload")
-                refuse_undeclared(self.algorithm, upload)
+                asked = (KIND,) if self.task.statistics and call.step in EVALUATIONS else ()
+                refuse_undeclared(self.algorithm, upload, asked)
                 return client, self.codec.encode_up(upload, down)
             except UserError:
                 raise
@@ -295,26 +297,15 @@ class ClientHost:
                 raise StepFailed(call, error) from error
 
     def count(self, clients: Sequence[int], readouts: Payload) -> Payload:
-        """How many test samples of each client each readout classifies correctly, in one pass."""
+        """How many test samples of each client each readout classifies correctly, and what else
+        is asked of them."""
         with watched_signals() as signals:
             try:
-                return self._count(clients, readouts)
+                return count(self.task, [self.data(k) for k in clients], readouts)
             except ENDINGS as error:
                 if error in signals:
                     raise
                 raise FedkfError(f"evaluation failed: {in_a_line(error)}") from error
-
-    def _count(self, clients: Sequence[int], readouts: Payload) -> Payload:
-        parts = [self.data(k) for k in clients]
-        images = torch.cat([part.test_images for part in parts])
-        labels = torch.cat([part.test_labels for part in parts])
-        sizes = [len(part.test_labels) for part in parts]
-        counts = {}
-        for name in readouts:
-            model = self.task.load("student", readouts[name]).eval()
-            hits = correct(model, images, labels).split(sizes)
-            counts[name] = torch.stack([part.sum() for part in hits])
-        return Payload(counts=counts)
 
 
 class StepFailed(Exception):
@@ -333,9 +324,12 @@ class Undeclared(Exception):
     """An upload that would disclose more than its algorithm says."""
 
 
-def refuse_undeclared(algorithm: Algorithm, upload: Payload) -> None:
-    """What an algorithm discloses is declared by it; anything else stops here, on the client."""
-    allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses}
+def refuse_undeclared(algorithm: Algorithm, upload: Payload, asked: Sequence[str] = ()) -> None:
+    """What an algorithm discloses is declared by it; anything else stops here, on the client.
+
+    `asked` is what the task asks for in this step.
+    """
+    allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses, *asked}
     for group, kind in upload.kinds.items():
         if kind not in allowed:
             raise Undeclared(

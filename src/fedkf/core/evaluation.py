@@ -1,23 +1,86 @@
-"""Evaluation: which samples a model classifies correctly."""
+"""Evaluation: which samples a model classifies correctly, and what a site says of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
+from fedkf.core.objective import Classification, Objective
+from fedkf.core.payload import Payload
+from fedkf.core.tally import KIND, Tally, tally
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from fedkf.core.client import ClientData
+    from fedkf.core.task import Task
 
 CHUNK = 256
 """Samples per pass; fixed, so that results do not depend on who evaluates how many at a time."""
 
 
-def correct(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Which of the samples are classified correctly, as a tensor of truth values on the CPU."""
+def correct(
+    model: nn.Module, images: Tensor, labels: Tensor, objective: Objective | None = None
+) -> Tensor:
+    """Which of the samples are classified correctly, as a tensor of truth values on the CPU.
+
+    Without classes, none is.
+    """
+    return right(outputs(model, images), labels, objective or Classification())
+
+
+def outputs(model: nn.Module, images: Tensor) -> Tensor:
+    """What a model makes of inputs, on the CPU."""
     with torch.no_grad():
-        hits = [
-            (model(x).argmax(1) == y).cpu()
-            for x, y in zip(images.split(CHUNK), labels.split(CHUNK), strict=True)
-        ]
-    return torch.cat(hits)
+        return torch.cat([model(x).cpu() for x in images.split(CHUNK)])
+
+
+def right(found: Tensor, targets: Tensor, objective: Objective) -> Tensor:
+    if not objective.labelled():
+        return torch.zeros(len(found), dtype=torch.bool)
+    return objective.logits(found).argmax(1) == targets.cpu()
+
+
+def judge(task: Task, data: ClientData, readouts: Payload) -> Payload:
+    """What a site answers about its test samples: counts, and the statistics of the task if any.
+
+    A site without any answers with zeros.
+    """
+    x, y = data.test_images, data.test_labels
+    counts: dict[str, int | float] = {"tested": len(y), **dict.fromkeys(readouts, 0)}
+    found: Tally = {}
+    for name in readouts if len(y) or task.statistics else ():
+        made = torch.zeros(0, task.outputs)
+        if len(y):
+            made = outputs(task.load("student", readouts[name]).eval(), x)
+        counts[name] = int(right(made, y, task.objective).sum())
+        said = tally(made, y, task.objective, task.statistics, task.classes)
+        found |= {f"{name}/{statistic}": value for statistic, value in said.items()}
+    report = Payload(monitoring=counts)
+    return report.add(KIND, found, KIND) if found else report
+
+
+def count(task: Task, parts: Sequence[ClientData], readouts: Payload) -> Payload:
+    """What several sites would answer, each in its place.
+
+    Counts are made in one pass over all. Statistics hold sums of numbers, whose last bits depend on
+    what a pass holds: so each site has passes of its own, as where it is alone.
+    """
+    if task.statistics:
+        answers = [judge(task, part, readouts) for part in parts]
+        numbers = [answer.numbers["monitoring"] for answer in answers]
+        counts = {name: torch.tensor([n[name] for n in numbers]) for name in readouts}
+        names = answers[0][KIND]
+        stacked = {name: torch.stack([answer[KIND][name] for answer in answers]) for name in names}
+        return Payload(counts=counts, **{KIND: stacked})
+    images = torch.cat([part.test_images for part in parts])
+    labels = torch.cat([part.test_labels for part in parts])
+    sizes = [len(part.test_labels) for part in parts]
+    counts = {}
+    for name in readouts:
+        model = task.load("student", readouts[name]).eval()
+        hits = correct(model, images, labels, task.objective).split(sizes)
+        counts[name] = torch.stack([part.sum() for part in hits])
+    return Payload(counts=counts)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from fedkf import metrics
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import Reply
 from fedkf.core.clock import Clock
+from fedkf.core.judging import scores as judged_scores
 from fedkf.core.ledger import Ledger
 from fedkf.core.moves import drift
 from fedkf.core.outsiders import Outsiders
@@ -18,9 +18,11 @@ from fedkf.core.overall import with_global
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import STEP
 from fedkf.core.privacy import Budget
-from fedkf.core.records import Holdout, Round, Score
+from fedkf.core.records import Holdout, Round
 from fedkf.core.schedule import Schedule, active_clients, asked_clients
+from fedkf.core.scores import Score
 from fedkf.core.server import Counts, Server
+from fedkf.core.tally import KIND, blank, of_readout
 
 OVERALL, DEFENCE, PRIVACY = "overall", "defence", "privacy"
 """The names of T1's memory, of what the defence remembers and of what clients have spent."""
@@ -160,8 +162,8 @@ class Federation:
         scores = holdout = None
         due = last or round % self.schedule.evaluate_every == 0
         if due and self.schedule.judged:
-            scores = self._evaluate(readouts, last and self.schedule.personal)
-            holdout = self._judged_outside(readouts)
+            scores = self._evaluate(readouts, last)
+            holdout = self._judged_outside(readouts, last)
         clock.lap("evaluate")
         after = self.ledger.bytes()
         record = Round(
@@ -277,30 +279,24 @@ class Federation:
                 means[name] = value
         return means
 
-    def _evaluate(
-        self, readouts: Mapping[str, Weights], personal: bool = False
-    ) -> dict[str, Score]:
-        counts = self._count(readouts, personal)
+    def _evaluate(self, readouts: Mapping[str, Weights], last: bool) -> dict[str, Score]:
+        counts = self._count(readouts, last and self.schedule.personal)
         total = len(self.server.sizes)
         of = None if len(counts.clients) == total else total  # only a sample, or who answered
-        return self._scores(counts, of)
+        return self._scores(counts, of, last)
 
-    def _judged_outside(self, readouts: Mapping[str, Weights]) -> Holdout | None:
+    def _judged_outside(self, readouts: Mapping[str, Weights], last: bool) -> Holdout | None:
         """What the models do where they were not trained."""
         if self.outsiders is None:
             return None
         with self.server.own_work("holdout"):
             counts = self.outsiders.count(readouts)
-        return Holdout(self.outsiders.names, counts.tested, self._scores(counts, None))
+        return Holdout(self.outsiders.names, counts.tested, self._scores(counts, None, last))
 
-    def _scores(self, counts: Counts, of: int | None) -> dict[str, Score]:
-        scores = {}
-        for name, hits in counts.correct.items():
-            pairs = zip(hits, counts.tested, strict=True)
-            accuracy = [c / n if n else None for c, n in pairs]
-            numbers = metrics.summarise(accuracy, counts.tested)
-            scores[name] = Score(numbers, counts.clients, accuracy, of)
-        return scores
+    def _scores(self, counts: Counts, of: int | None, last: bool) -> dict[str, Score]:
+        labelled = self.server.task.objective.labelled()
+        streams = self.server.streams if last else None
+        return judged_scores(counts, self.schedule.judgement, of, labelled, streams)
 
     def judges(self) -> Sequence[int]:
         """The clients whose test data count: all, or a sample that stays the same for the run."""
@@ -320,6 +316,8 @@ class Federation:
             if counts is not None:
                 # What the clients would have sent and received, had each evaluated for itself.
                 report = Payload(monitoring={"tested": 0, **dict.fromkeys(readouts, 0)})
+                if asked := blank(readouts, self.server.task.statistics, self.server.task.classes):
+                    report.add(KIND, asked, KIND)
                 self.ledger.down(down, len(clients), training=False)
                 self.ledger.up(report, training=False, copies=len(clients))
                 return counts
@@ -334,4 +332,5 @@ class Federation:
             [upload.client for upload in replies],
             [int(n["tested"]) for n in numbers],
             {name: [int(n[name]) for n in numbers] for name in judged},
+            {name: [of_readout(upload.payload, name) for upload in replies] for name in judged},
         )

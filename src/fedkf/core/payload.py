@@ -30,9 +30,12 @@ KINDS = {
     "label_counts": "number of samples per class",
     "feature_statistics": "statistics of features per class",
     "input_statistics": "count, mean and spread of each input, to agree on a scale",
+    "test_statistics": "counts and sums over the test samples, by class and by score",
     "proxy_data": "data that stands in for the clients'",
 }
-LEAKAGE = ("label_counts", "feature_statistics", "proxy_data", "input_statistics")
+LEAKAGE = (
+    *("label_counts", "feature_statistics", "proxy_data", "input_statistics", "test_statistics"),
+)
 """The kinds that the paper's Table I counts as leakage beyond FedAvg, and what is like them."""
 
 

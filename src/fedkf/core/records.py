@@ -7,85 +7,22 @@ since a newer fedkf may write more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from fedkf.core.scores import Best, Numbers, Score, Sites
 from fedkf.core.shapes import (
     Damage,
-    accuracies,
     finite,
     integer,
     many,
-    mapping,
     maybe,
     named,
     read_fields,
-    take,
     text,
     whole,
 )
-from fedkf.metrics import METRICS
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Every metric of a readout, by name; None where no client has test data."""
-
-    values: Mapping[str, float | None]
-
-    def __getitem__(self, metric: str) -> float | None:
-        """The metric's number, or None where there is none."""
-        return self.values.get(metric)
-
-    def completed(self, other: Numbers | None) -> Numbers:
-        """These, and the other's where a metric is not among them."""
-        return Numbers({**other.values, **self.values}) if other else self
-
-    @staticmethod
-    def read(content: object) -> Numbers:
-        return Numbers(read_values(mapping(content)))
-
-
-def read_values(content: Mapping[str, Any]) -> dict[str, float | None]:
-    """What of an object are metrics: the paper's three at least, if only as null."""
-    names = [name for name in METRICS if name in content]
-    return {name: take(content, name, maybe(finite)) for name in names}
-
-
-@dataclass(frozen=True)
-class Score(Numbers):
-    """The metrics of a readout, with the accuracy of each client that they are of."""
-
-    clients: Sequence[int] = ()
-    accuracy: Sequence[float | None] = ()
-    of: int | None = None
-    """The number of all clients, where those above are only some of them."""
-
-    def as_json(self) -> dict[str, Any]:
-        rest = {} if self.of is None else {"of": self.of}
-        return {**self.values, "clients": self.clients, "accuracy": self.accuracy, **rest}
-
-    def judged(self) -> dict[str, int]:
-        """Of how many clients the numbers are, where they are not of all."""
-        return {} if self.of is None else {"judged": len(self.clients), "of": self.of}
-
-    def without_clients(self) -> Score:
-        """The numbers alone, for those who keep many."""
-        return replace(self, clients=(), accuracy=())
-
-    @staticmethod
-    def read(content: object) -> Score:
-        found = mapping(content)
-        clients, accuracy = take(found, "clients", many(whole)), take(found, "accuracy", accuracies)
-        if len(clients) != len(accuracy):
-            raise Damage("must be as many as clients", ("accuracy",))
-        values = read_values(found)
-        if any(a is not None for a in accuracy):
-            for metric in METRICS.values():  # records of before a metric was there
-                if metric.name not in values and not metric.weighted:
-                    values[metric.name] = metric.compute(accuracy, ())
-        of = take(found, "of", maybe(whole)) if "of" in found else None
-        return Score(values, clients, accuracy, of)
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS
 
 
 @dataclass(frozen=True)
@@ -227,18 +164,6 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Best(Numbers):
-    """The numbers of the round with the highest AMP."""
-
-    round: int = 0
-
-    @staticmethod
-    def read(content: object) -> Best:
-        found = mapping(content)
-        return Best(read_values(found), take(found, "round", whole))
-
-
-@dataclass(frozen=True)
 class Summary:
     """A finished run: summary.json. The headline is the last round, the best is told beside it."""
 
@@ -251,6 +176,10 @@ class Summary:
     bytes: Mapping[str, int] = field(default_factory=dict)
     disclosed: Sequence[str] = ()
     holdout: Holdout | None = None
+    metric: str = ACCURACY
+    """What of the clients the metrics are over."""
+    sites: Mapping[str, Sites] = field(default_factory=dict)
+    """By readout, what each client's test samples said after the last round, if they were asked."""
 
     def as_json(self) -> dict[str, Any]:
         last = {
@@ -258,9 +187,14 @@ class Summary:
             for name, n in self.readouts.items()
         }
         best = {name: {"round": b.round, **b.values} for name, b in self.best.items()}
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "holdout"}
-        held = {"holdout": self.holdout.as_json()} if self.holdout else {}
-        return {**own, "readouts": last, "best": best, **held}
+        optional = {"metric", "sites", "holdout"}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in optional}
+        more: dict[str, Any] = {"holdout": self.holdout.as_json()} if self.holdout else {}
+        if self.metric != ACCURACY:
+            more["metric"] = self.metric
+        if self.sites:
+            more["sites"] = {name: sites.as_json() for name, sites in self.sites.items()}
+        return {**own, "readouts": last, "best": best, **more}
 
     @staticmethod
     def read(content: object) -> Summary:
@@ -276,18 +210,30 @@ class Summary:
             bytes=named(whole),
             disclosed=many(text),
             holdout=maybe(Holdout.read),
+            metric=text,
+            sites=named(Sites.read),
         )
         return Summary(**found)
 
 
 def best_round(rounds: Sequence[Round], readout: str) -> Best | None:
-    """The numbers of the round in which a readout's AMP was highest, the first of several."""
+    """The numbers of the round in which a readout's AMP was best, the first of several."""
     scored = [(r.readouts.get(readout), r.round) for r in rounds if r.readouts]
-    known = [(s["amp"], -number, s) for s, number in scored if s and s["amp"] is not None]
+    known = [
+        (better(s.metric) * s["amp"], -number, s)
+        for s, number in scored
+        if s and s["amp"] is not None
+    ]
     if not known:
         return None
     _, number, score = max(known, key=lambda item: item[:2])
     return Best(score.values, -number)
+
+
+def better(metric: str) -> int:
+    """1 where more of a client's metric is better, −1 where less is."""
+    about = SITE_METRICS.get(metric)
+    return 1 if about is None or about.higher_is_better else -1
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedkf.core.availability import Availability
 from fedkf.core.memory import Scope
 from fedkf.core.overall import Inactive
+from fedkf.metrics.sites import Judgement
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Schedule:
     """After the last round, clients also judge models that they made their own."""
     judged: bool = True
     """Whether models are evaluated at all."""
+    judgement: Judgement = field(default_factory=Judgement)
+    """What clients say of models on their test samples."""
 
 
 def active_clients(fraction: float, clients: int) -> int:

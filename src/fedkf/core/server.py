@@ -23,8 +23,9 @@ from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import EVALUATIONS
 from fedkf.core.random import GlobalStream
 from fedkf.core.records import Moves, Refused
+from fedkf.core.tally import Tally
 from fedkf.core.task import Task
-from fedkf.core.uploads import fault, miscounted, missing
+from fedkf.core.uploads import fault, miscounted, missing, mistallied
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,6 +41,8 @@ class Counts:
     clients: list[int]
     tested: list[int]
     correct: dict[str, list[int]]
+    statistics: dict[str, list[Tally]] = field(default_factory=dict)
+    """Each client's other counts and sums by readout, where the task asks for any."""
 
 
 Accept = Callable[[Reply], bool]
@@ -296,7 +299,9 @@ class Server:
         algorithm = self.channel.algorithm
         reason = fault(upload, sent, self.task.classes)
         if step in EVALUATIONS:
-            return reason or miscounted(upload, sent)
+            task = self.task
+            reason = reason or miscounted(upload, sent)
+            return reason or mistallied(upload, task.statistics, task.classes)
         if algorithm is not None:
             reason = missing(upload, algorithm, step) or reason
             reason = reason or algorithm.fault(self, step, upload)

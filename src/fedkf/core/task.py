@@ -52,6 +52,8 @@ class Task:
     parts: Sequence[object] = ()
     on_resident: Callable[[nn.Module, str], None] | None = None
     objective: Objective = field(default_factory=Classification)
+    statistics: Sequence[str] = ()
+    """What sites say of a model on their test samples, beside how many are right."""
     start: Weights | None = None
     """w⁰ where it is given, as a resumed run gives the one that it began with."""
     _residents: dict[str, nn.Module] = field(default_factory=dict, init=False, repr=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedkf.core.payload import Payload
+from fedkf.core.tally import KIND, empty
 
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
@@ -67,7 +68,7 @@ def mismatch(group: str, upload: Payload, down: Payload) -> str:
 def implausible(upload: Payload, classes: int | None) -> Iterator[str]:
     """Values that nothing honest has."""
     for group, kind in upload.kinds.items():
-        if kind == "monitoring":  # nothing depends on it; what has no mean is left out
+        if kind in ("monitoring", KIND):  # only metrics depend on them, which may be missing
             continue
         for name, number in upload.numbers[group].items():
             if not math.isfinite(number) or abs(number) > LARGEST:
@@ -105,3 +106,37 @@ def miscounted(upload: Payload, down: Payload) -> str:
         if type(count) is not int or not 0 <= count <= counts["tested"] <= MOST_SAMPLES:
             return f"{name!r} is {count!r}, which is no count of its test samples"
     return ""
+
+
+def mistallied(upload: Payload, statistics: Sequence[str], classes: int) -> str:
+    """Why the statistics of an evaluation cannot be used, or nothing.
+
+    Those of classes must be of as many samples as were tested.
+    """
+    counts = upload.numbers.get("monitoring", {})
+    found = upload.tensors.get(KIND, {})
+    judged = [name for name in counts if name != "tested"]
+    wanted = [f"{name}/{statistic}" for name in judged for statistic in statistics]
+    if extra := sorted(found.keys() - set(wanted)):
+        return f"it holds {extra[0]!r}, which nobody asked for"
+    for name in wanted:
+        if name not in found:
+            return f"it lacks the statistic {name!r}"
+        tensor, like = found[name], empty(name.rpartition("/")[2], classes)
+        if tensor.shape != like.shape or tensor.dtype != like.dtype:
+            return f"{name!r} is {tensor.dtype} of shape {list(tensor.shape)}"
+        if miscount(name.rpartition("/")[2], tensor, int(counts["tested"])):
+            return f"{name!r} is no statistic of its {counts['tested']} test samples"
+    return ""
+
+
+def miscount(statistic: str, tensor: torch.Tensor, tested: int) -> bool:
+    """Whether a statistic is of another number of samples."""
+    if statistic in ("errors", "pairs"):
+        return float(tensor[0, 0]) != tested
+    sums = {
+        "confusion": lambda: tensor.sum()[None],
+        "scores": lambda: tensor.sum((1, 2)),
+        "calibration": lambda: tensor[..., 0].sum()[None],
+    }[statistic]()
+    return bool((tensor < 0).any() or (sums != tested).any())

@@ -8,6 +8,7 @@ from typing import Protocol
 from fedkf.core.evaluation import CHUNK
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Counts
+from fedkf.core.tally import KIND, Tally
 
 
 class Population(Protocol):
@@ -32,11 +33,17 @@ def count_in_groups(
         down.add(name, weights, "weights")
     groups = grouped(clients, tested)
     counts: dict[str, dict[int, int]] = {name: dict.fromkeys(clients, 0) for name in readouts}
+    tallies: dict[str, dict[int, Tally]] = {name: {} for name in readouts}
     for group, answer in zip(groups, count(groups, down), strict=True):
         for name, values in answer["counts"].items():
             counts[name].update(zip(group, values.tolist(), strict=True))
+        for entry, stacked in answer.tensors.get(KIND, {}).items():
+            name, _, statistic = entry.partition("/")
+            for client, value in zip(group, stacked, strict=True):
+                tallies[name].setdefault(client, {})[statistic] = value
+    said = {name: [found.get(k, {}) for k in clients] for name, found in tallies.items()}
     correct = {name: list(found.values()) for name, found in counts.items()}
-    return Counts(list(clients), [tested[k] for k in clients], correct)
+    return Counts(list(clients), [tested[k] for k in clients], correct, said)
 
 
 def grouped(clients: Sequence[int], tested: Sequence[int]) -> list[list[int]]:

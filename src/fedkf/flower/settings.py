@@ -13,7 +13,7 @@ from fedkf.runs.schema import Config
 
 TRAVELLING: Mapping[str, tuple[str, ...]] = {
     "data": (
-        *("task", "class_names", "class_weights", "image_size", "mean", "std"),
+        *("task", "metrics", "class_names", "class_weights", "image_size", "mean", "std"),
         *("train_fraction", "seed", "split", "split_by", "scaling", "target", "positive", "site"),
         *("columns", "categorical", "categories", "missing", "indicators", "missing_values"),
         *("window", "stride", "unit"),
@@ -24,7 +24,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
     "generator": ("samples", "name", "width", "noise", "lr", "batch_size", "every", "reuse"),
     "engine": ("threads",),
     "transport": ("downlink", "uplink"),
-    "evaluation": ("personal", "personal_epochs"),
+    "evaluation": ("metric", "personal", "personal_epochs"),
     "privacy": ("target", "epsilon", "delta", "clip", "noise", "turns"),
 }
 """The sections of a configuration that are sent, and their keys. Beside an algorithm's name go the

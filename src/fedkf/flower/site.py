@@ -20,6 +20,7 @@ from fedkf.core.objective import find
 from fedkf.core.payload import Payload, write_atomically
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.privacy import Mechanism, Privacy
+from fedkf.core.tally import KIND
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 from fedkf.core.versions import Versions
 from fedkf.data import sources
@@ -37,13 +38,14 @@ from fedkf.runs.config import explain
 from fedkf.runs.data_keys import Section
 from fedkf.runs.division import reading_of
 from fedkf.runs.documents import parse_yaml, read_yaml
+from fedkf.runs.judging import judgement_of
 from fedkf.runs.privacy import check_private, check_scale
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import make_algorithm, make_data, settle
 
 VARIABLE = "FEDKF_SITE"
 FILE = "site.yaml"
-Share = Literal["losses", "local_loss", "label_counts", "feature_statistics"]
+Share = Literal["losses", "local_loss", "label_counts", "feature_statistics", "test_statistics"]
 
 
 def text(pattern: str, what: str) -> AfterValidator:
@@ -90,7 +92,9 @@ allow: []
 
 # What may leave beside model weights, the number of samples, and counts of correct answers:
 # losses (training losses, for monitoring), local_loss (q-FFL, AFL), label_counts (FedGen),
-# feature_statistics (CCVR). An algorithm that needs more than is listed is refused.
+# feature_statistics (CCVR). An algorithm that needs more than is listed is refused, and so are
+# metrics beyond accuracy without test_statistics (counts and sums over the test samples, by class
+# and by score; of few samples they tell much).
 share: []
 
 # What all experiments together may tell of any one sample, whatever they promise; null takes part
@@ -241,6 +245,12 @@ class Host:
         if lacking:
             raise SiteRefusal(
                 f"{self._config.algorithm.name} would send {lacking[0]}, "
+                "which its site file does not share"
+            )
+        judged = judgement_of(self._config)
+        if judged.statistics and not self._config.privacy.on and KIND not in self.site.share:
+            raise SiteRefusal(
+                f"data.metrics ({', '.join(judged.metrics)}) would send {KIND}, "
                 "which its site file does not share"
             )
         self._check_privacy()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fedkf.metrics.intervals import wilson
 from fedkf.report.runs import Run
 from fedkf.runs.mixtures import mixtures
 
@@ -44,18 +44,6 @@ def site_scores(run: Run, readout: str) -> list[SiteScore]:
     pairs = zip(score.clients, score.accuracy, strict=True)
     sites = [SiteScore(k, run.site(k), a, run.tested(k)) for k, a in pairs if a is not None]
     return sorted(sites, key=lambda site: (site.accuracy, site.client))
-
-
-def wilson(right: int, tested: int, z: float = 1.96) -> tuple[float, float]:
-    """The 95 % interval of a share that was counted (Wilson's, sound for few cases too).
-
-    >>> [round(x, 3) for x in wilson(5, 10)]
-    [0.237, 0.763]
-    """
-    p, n = right / tested, tested
-    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-    reach = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
 def deciles(accuracies: list[float]) -> list[float]:

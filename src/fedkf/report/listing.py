@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.charts.labels import algorithm_label
-from fedkf.core.records import Round, Score, Status, Summary
+from fedkf.core.records import Round, Status, Summary
+from fedkf.core.scores import Score
 from fedkf.metrics import METRICS
 from fedkf.report.rounds import RoundsFile, last_rounds, without_clients
 from fedkf.report.runs import (

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from fedkf.charts.labels import algorithm_label
 from fedkf.core.errors import UserError
 from fedkf.core.holdings import Partition
-from fedkf.core.records import Numbers, Round, Score, Status, Summary, Traffic
+from fedkf.core.records import Round, Status, Summary, Traffic
+from fedkf.core.scores import Numbers, Score
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.report.files import LARGE, Unreadable, read_plain
 from fedkf.report.rounds import RoundsFile

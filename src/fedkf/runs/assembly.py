@@ -16,6 +16,7 @@ from fedkf.core.schedule import Schedule
 from fedkf.core.server import Channel, Counts, Engine, Server, Storage
 from fedkf.core.versions import Versions
 from fedkf.engines.counting import count_in_groups
+from fedkf.runs.judging import judgement_of
 from fedkf.runs.privacy import make_accounts
 from fedkf.runs.setup import Objects, make_algorithm, make_task
 from fedkf.runs.traces import make_availability
@@ -155,4 +156,5 @@ class Assembly:
             make_availability(settings, len(self.population.sizes)),
             self.config.evaluation.personal != "none",
             self.judged,
+            judgement_of(self.config),
         )

@@ -198,6 +198,7 @@ def check_task(config: Config, kind: type[Algorithm]) -> None:
     """Refuse an algorithm that the task is not for, and weights of classes that it has not."""
     from fedkf import algorithms
     from fedkf.core import objective
+    from fedkf.runs.judging import check_metrics
 
     task = config.data.task
     if kind.tasks and task not in kind.tasks:
@@ -208,6 +209,7 @@ def check_task(config: Config, kind: type[Algorithm]) -> None:
         )
     if config.data.class_weights != "none" and not objective.find(task).labelled():
         raise UserError(f"data.class_weights: data.task {task} has no classes to weigh")
+    check_metrics(config)
 
 
 def _section(given: dict[str, Any], name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fedkf.data.reading import MISSING_VALUES
+from fedkf.metrics.sites import SITE_METRICS
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -51,6 +52,11 @@ class Data(Section):
     task: str = Field(
         "classification",
         description="classification, binary, regression, survival or package.module:Class",
+    )
+    metrics: list[str] | None = Field(
+        None,
+        description="computed at each site: accuracy, balanced_accuracy, macro_f1, sensitivity, "
+        "auroc, average_precision, ece, rmse, r2, concordance; none means the task's",
     )
     class_names: list[str] | None = Field(None, description="in the order of the labels")
     class_weights: Literal["none", "balanced"] | list[Positive] = Field(
@@ -138,6 +144,13 @@ class Data(Section):
     def _known(cls, value: str) -> str:
         if value not in TASKS and ":" not in value:
             raise ValueError(f"must be {', '.join(TASKS)} or package.module:Class")
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _measured(cls, value: list[str] | None) -> list[str] | None:
+        if value is not None and (not value or not SITE_METRICS.keys() >= set(value)):
+            raise ValueError(f"must be a list of {', '.join(SITE_METRICS)}")
         return value
 
     @field_validator("class_names")

@@ -38,13 +38,13 @@ class Personal(FedProx):
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {"personalize": ("monitoring",)}
 
     def personalize(self, client: Client, down: Payload) -> Payload:
-        x, y = client.data.test_images, client.data.test_labels
+        x, y, aim = client.data.test_images, client.data.test_labels, client.task.objective
         counts = {"tested": len(y), "before": 0, "after": 0}
         if len(y):
             shared = client.task.load("student", down["weights"]).eval()
-            counts["before"] = int(correct(shared, x, y).sum())
+            counts["before"] = int(correct(shared, x, y, aim).sum())
             self.local_update(client, down)
-            counts["after"] = int(correct(client.model.eval(), x, y).sum())
+            counts["after"] = int(correct(client.model.eval(), x, y, aim).sum())
         return Payload(monitoring=counts)
 
 

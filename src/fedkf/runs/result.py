@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Weights
 from fedkf.core.records import Round, Summary, best_round
 from fedkf.metrics import METRICS
+from fedkf.metrics.sites import ACCURACY
 from fedkf.runs.assessment import judge
 from fedkf.runs.display import as_html, as_text
 from fedkf.runs.schema import Config
@@ -135,4 +136,10 @@ def summarise(rounds: list[Round], config: Config, algorithm: Algorithm, ledger:
         bytes=ledger.bytes(),
         disclosed=ledger.disclosed(),
         holdout=rounds[-1].holdout,
+        metric=next((score.metric for score in last.values()), ACCURACY),
+        sites={
+            name: replace(score.sites, clients=score.clients)
+            for name, score in last.items()
+            if score.sites.values
+        },
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedkf.engines.registry import ENGINES
+from fedkf.metrics.sites import SITE_METRICS
 from fedkf.runs.data_keys import (
     Count,
     Data,
@@ -137,8 +138,13 @@ class Generator(Section):
 
 
 class Evaluation(Section):
-    """How models are judged beyond every round's readouts."""
+    """How models are judged."""
 
+    metric: str | None = Field(
+        None,
+        description="of data.metrics, what AMP, FM, WLP and the rest are over; none means the "
+        "task's: accuracy, auroc (binary), r2 (regression) or concordance (survival)",
+    )
     personal: Literal["none", "finetune", "head", "interpolate"] = Field(
         "none",
         description="after the last round, each client's own model: none, the shared one trained "
@@ -146,6 +152,14 @@ class Evaluation(Section):
         "samples (interpolate)",
     )
     personal_epochs: Count = Field(5, description="of local training for personal models")
+
+    @field_validator("metric")
+    @classmethod
+    def _one_number(cls, value: str | None) -> str | None:
+        allowed = [name for name, about in SITE_METRICS.items() if not about.per_class]
+        if value is not None and value not in allowed:
+            raise ValueError(f"must be {', '.join(allowed[:-1])} or {allowed[-1]}")
+        return value
 
 
 class EngineSettings(Section):

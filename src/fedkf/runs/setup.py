@@ -27,6 +27,7 @@ from fedkf.models.check import check_generator, check_model
 from fedkf.models.personal import Personal
 from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
 from fedkf.runs.generation import make_generation
+from fedkf.runs.judging import judgement_of
 from fedkf.runs.privacy import make_privacy, protects_units, settled_turns, try_private
 from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
@@ -298,6 +299,7 @@ def make_task(
         shape=data.shape,
         classes=classes,
         objective=aim,
+        statistics=judgement_of(config).statistics,
         training=training,
         streams=Streams(settings.seed),
         parts=[

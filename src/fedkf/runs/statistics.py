@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedkf.core.records import Score
+from fedkf.core.scores import Score
 from fedkf.metrics import Accuracies, Metric
 
 CONFIDENCE = 0.95
@@ -139,10 +139,10 @@ def within_pair(
     before, after = base[metric.name], other[metric.name]
     if before is None or after is None:
         return None
-    there = dict(zip(base.clients, base.accuracy, strict=True))
+    there = dict(zip(base.clients, base.performance, strict=True))
     rows = [
         (there[k], accuracy, (tested(k) or 0) if metric.weighted else 1)
-        for k, accuracy in zip(other.clients, other.accuracy, strict=True)
+        for k, accuracy in zip(other.clients, other.performance, strict=True)
         if accuracy is not None and there.get(k) is not None
     ]
     sizes = [size for _, _, size in rows]

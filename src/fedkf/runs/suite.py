@@ -17,7 +17,8 @@ from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.holdings import Partition
 from fedkf.core.limits import shown
-from fedkf.core.records import Numbers, Round, Summary
+from fedkf.core.records import Round, Summary
+from fedkf.core.scores import Numbers
 from fedkf.data.public import DATASETS
 from fedkf.metrics import METRICS
 from fedkf.runs import config as configuration

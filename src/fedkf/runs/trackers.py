@@ -50,7 +50,7 @@ def make_tracker(name: str, folder: Path, settings: Mapping[str, Any]) -> Observ
 def scalars(record: Round) -> Iterator[tuple[str, float]]:
     """A finished round as flat names and numbers, as most trackers want them.
 
-    >>> from fedkf.core.records import Score
+    >>> from fedkf.core.scores import Score
     >>> score = Score({"amp": 0.9, "fm": 0.01, "wlp": None}, [0], [0.9])
     >>> dict(scalars(Round(1, readouts={"oca": score}, losses={"loss": 0.5})))
     {'oca/amp': 0.9, 'oca/fm': 0.01, 'loss/loss': 0.5, 'refused': 0}

@@ -91,7 +91,7 @@ def gini(accuracies: Accuracies) -> float:
     (0.0, 0.5)
     """
     known = sorted(_tested(accuracies))
-    total, count = math.fsum(known), len(known)
+    total, count = math.fsum(abs(a) for a in known), len(known)
     if not total:
         return 0.0
     ranked = math.fsum((2 * k - count - 1) * a for k, a in enumerate(known, 1))
@@ -118,8 +118,16 @@ class Metric:
     """Shown in percent; as it is otherwise."""
     digits: int = 1
     """Digits after the point when shown."""
+    sided: bool = False
+    """In the sites' own unit and on their better or worse side, which may be the lower one."""
 
-    def compute(self, accuracies: Accuracies, sizes: Sequence[float]) -> float:
+    def compute(
+        self, accuracies: Accuracies, sizes: Sequence[float], higher_is_better: bool = True
+    ) -> float:
+        """The number; where lower is better for the sites, of those that are highest as worst."""
+        if not higher_is_better and self.sided:
+            turned = [None if a is None else -a for a in accuracies]
+            return 0.0 - self.compute(turned, sizes)
         return self.function(accuracies, sizes) if self.weighted else self.function(accuracies)
 
     @property
@@ -154,7 +162,13 @@ def register(metric: Metric) -> Metric:
 
 register(
     Metric(
-        "amp", "AMP", "mean accuracy, clients weighted by test size", amp, "average", weighted=True
+        "amp",
+        "AMP",
+        "mean accuracy, clients weighted by test size",
+        amp,
+        "average",
+        weighted=True,
+        sided=True,
     )
 )
 register(
@@ -169,9 +183,16 @@ register(
         digits=4,
     )
 )
-register(Metric("wlp", "WLP", "accuracy of the worst client", wlp, "worst site"))
+register(Metric("wlp", "WLP", "accuracy of the worst client", wlp, "worst site", sided=True))
 register(
-    Metric("worst10", "Worst 10 %", "mean accuracy of the worst tenth of clients", worst10, "mean")
+    Metric(
+        "worst10",
+        "Worst 10 %",
+        "mean accuracy of the worst tenth of clients",
+        worst10,
+        "mean",
+        sided=True,
+    )
 )
 register(
     Metric(
@@ -187,7 +208,15 @@ register(
 )
 
 
-def summarise(accuracies: Accuracies, sizes: Sequence[float]) -> dict[str, float | None]:
-    """Every metric of the clients' accuracies; None for all where no client has test data."""
+def summarise(
+    accuracies: Accuracies, sizes: Sequence[float], higher_is_better: bool = True
+) -> dict[str, float | None]:
+    """Every metric of the clients' accuracies, or of whatever else they are judged by.
+
+    None for all where no client has test data.
+    """
     known = any(a is not None for a in accuracies)
-    return {m.name: m.compute(accuracies, sizes) if known else None for m in METRICS.values()}
+    return {
+        m.name: m.compute(accuracies, sizes, higher_is_better) if known else None
+        for m in METRICS.values()
+    }
