@@ -17,6 +17,7 @@ from fedkf.data.proxy import from_object as from_unlabelled
 from fedkf.data.source import Source
 from fedkf.data.targets import Targets
 from fedkf.runs import config as configuration
+from fedkf.runs.defaults import chosen
 from fedkf.runs.experiment import execute
 from fedkf.runs.result import Result
 from fedkf.runs.schema import Config
@@ -64,7 +65,7 @@ def run(
         if not isinstance(observer, Observer):
             raise UserError(f"observers holds {observer!r}; it must hold fedkf.Observer objects")
     own_data = gives_data(clients, dataset)
-    content = settings_of({} if own_data and config is None else config)
+    content = settings_of(config, {**named_source(overrides), **python_source(own_data)})
     if algorithm is None:
         chosen = content.get("algorithm") or {}
         named = chosen.get("name", "fedkf") if isinstance(chosen, Mapping) else chosen
@@ -77,7 +78,7 @@ def run(
         **chosen_keys(algorithm),
         **object_keys(model, generator),
         **({"data.clients": clients} if isinstance(clients, int) else {}),
-        **({"data.source": "python"} if own_data else {}),
+        **python_source(own_data),
         **({} if proxy is None else {"data.proxy": "python" if unlabelled else proxy}),
     }
     resolved = configuration.resolve(content, flat, kind)
@@ -108,12 +109,27 @@ def given_source(clients: int | Mapping[str, Any] | None, dataset: Any, task: st
     return from_object(dataset, "dataset", Targets(task))
 
 
-def settings_of(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The content of a configuration: a preset's, a file's or a dictionary's."""
+def python_source(own_data: bool) -> dict[str, Any]:
+    """What the configuration calls samples that are given as objects."""
+    return {"data.source": "python"} if own_data else {}
+
+
+def named_source(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The source of samples among the settings, if one is named."""
+    section = overrides.get("data")
+    there = section if isinstance(section, Mapping) else {}
+    named = overrides.get("data.source", overrides.get("source", there.get("source")))
+    return {} if named is None else {"data.source": named}
+
+
+def settings_of(
+    config: str | Path | Mapping[str, Any] | None, data: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The content of a configuration: a preset's, a file's, a dictionary's, or what suits."""
     if isinstance(config, Mapping):
         content: dict[str, Any] = plain(config)
         return content
-    return configuration.read(config)[0]
+    return chosen(config, data)[0]
 
 
 def object_keys(model: Any, generator: Any) -> dict[str, Any]:
@@ -202,5 +218,25 @@ def full_key(key: str, algorithm: type[Algorithm]) -> str:
         sections = " or ".join(f"{full.split('.')[0]}={{{key!r}: …}}" for full in matches)
         raise UserError(f"{key} is in several sections; write {sections}")
     if not matches:
-        raise UserError(f"no setting {key!r}; {nearest(key, valid)}")
+        advice = ADVICE.get(key) or nearest(key, valid, "`fedkf config` lists all settings")
+        raise UserError(f"no setting {key!r}; {advice}")
     return matches[0]
+
+
+ADVICE = {
+    "loss": "a loss of your own is a task: task=function, or data.task=package.module:function",
+    "criterion": "a loss of your own is a task: task=function",
+    "epochs": "local_epochs are those of a client in a round, rounds those of the federation",
+    "learning_rate": "it is called lr",
+    "scheduler": "it is called schedule: constant, cosine, linear or step",
+    "gradient_clipping": "it is called clip",
+    "early_stopping": "it is called patience: evaluated rounds without a better AMP",
+    "callbacks": "on_round=function is called after every round; observers=[fedkf.Observer(), …]",
+    "metrics": "fedkf.metrics.register adds one of your own everywhere",
+    "amp": "mixed precision is called precision: float32 or bfloat16",
+    "mixed_precision": "it is called precision: float32 or bfloat16",
+    "train_data": "clients={name: (train, test)} has a split of your own",
+    "num_clients": "it is called clients",
+    "client_fraction": "it is called fraction",
+}
+"""What people ask for by other names."""

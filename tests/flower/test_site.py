@@ -190,6 +190,7 @@ def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
             for key in ["classes_per_client", "shift", "shift_strength", "min_samples", "holdout"]
         ),
         *(f"federation.{key}" for key in ["rounds", "fraction", "min_clients", "round_timeout"]),
+        "data.unreadable",
         *(f"federation.{key}" for key in ["defence", "patience"]),
         *(f"federation.{key}" for key in ["oversample", "availability"]),
         *(f"federation.{key}" for key in ["evaluate_every", "evaluate_clients"]),

@@ -11,6 +11,7 @@ import yaml
 from fedkf.core.errors import UserError
 from fedkf.runs import config as configuration
 from fedkf.runs.config import parse_set, presets, read, resolve, to_dict, to_yaml
+from fedkf.runs.defaults import OWN
 from fedkf.runs.schema import Config
 
 
@@ -165,3 +166,24 @@ def test_tables_and_signals_have_models_of_their_own_unless_one_is_named() -> No
     assert resolve(content, named).model.name == "mlp"
     own = {"data": {"source": "signals"}, "model": {"name": "mlp"}}
     assert resolve(own, {}).model.name == "mlp"
+
+
+def test_own_data_begins_with_the_same_from_python_and_on_the_command_line(
+    npz: Path, tmp_path: Path
+) -> None:
+    import fedkf
+    from fedkf.cli.options import resolve as on_the_command_line
+    from fedkf.cli.options import run_folder
+
+    words = ["data.source=npz", f"data.path={npz}", "federation.rounds=1"]
+    there, name = on_the_command_line(None, words)
+    assert run_folder(there, name) == Path("runs/stripes-fedkf-0")
+    assert (there.federation.fraction, there.overall.scope) == (1.0, "seen")
+    data = {"source": "npz", "path": str(npz)}
+    result = fedkf.run(data=data, rounds=1, workers=0, algorithm="fedavg", out=tmp_path / "run")
+    here = yaml.safe_load((result.folder / "config.yaml").read_text())
+    for section, keys in OWN.items():
+        if isinstance(keys, dict):
+            for key in keys.keys() - {"rounds"}:
+                assert here[section][key] == getattr(getattr(there, section), key)
+    assert on_the_command_line(None, [])[1] == "digits"

@@ -77,11 +77,12 @@ def resolve(
     What is None in `more` was not given.
     """
     from fedkf.runs import config as configuration
+    from fedkf.runs.defaults import chosen
 
-    content, name = configuration.read(config)
     overrides = configuration.parse_set(set_ or [])
     given = {key: value for key, value in (more or {}).items() if value is not None}
     overrides |= given
+    content, name = chosen(config, overrides)
     if config is not None and (sentence := configuration.dropped(content, overrides)):
         say(f"note: {sentence}")
     return configuration.resolve(content, overrides), name

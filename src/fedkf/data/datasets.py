@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,10 +32,15 @@ def from_object(
         return named(found, targets.class_names)
     if not given:
         raise UserError(f"{where} holds no clients")
-    parts: dict[str, tuple[Any, Any, list[str] | None]] = {
-        str(name): arrays_of(data, f"{where}[{name!r}]", targets.task)
-        for name, data in given.items()
-    }
+    given = {str(name): data for name, data in given.items()}
+    divided = divided_by_user(given, where)
+    parts: dict[str, tuple[Any, Any, list[str] | None]] = {}
+    tested: list[Any] = []
+    for name, data in given.items():
+        sides = data if divided else (data,)
+        found = [arrays_of(side, f"{where}[{name!r}]", targets.task) for side in sides]
+        parts[name] = joined(found, f"{where}[{name!r}]")
+        tested += [np.full(len(labels), bool(k)) for k, (_, labels, _) in enumerate(found)]
     shapes = {inputs.shape[1:] for inputs, _, _ in parts.values()}
     if len(shapes) > 1:
         raise UserError(f"{where}: samples differ in shape between clients: {sorted(shapes)}")
@@ -54,7 +59,33 @@ def from_object(
     )
     source = named(source, targets.class_names)
     owners = np.repeat(np.arange(len(parts)), [len(labels) for _, labels, _ in parts.values()])
-    return replace(source, owners=owners, owner_names=list(parts))
+    sides = np.concatenate(tested) if divided else None
+    return replace(source, owners=owners, owner_names=list(parts), tested=sides)
+
+
+def divided_by_user(given: Mapping[str, Any], where: str) -> bool:
+    """Whether clients come as pairs of training and test samples; all of them, or none."""
+    pairs = [
+        isinstance(data, tuple) and len(data) == 2 and not is_pair_of_arrays(data)
+        for data in given.values()
+    ]
+    if any(pairs) and not all(pairs):
+        odd = next(name for name, pair in zip(given, pairs, strict=True) if not pair)
+        raise UserError(
+            f"{where}: some clients are (training, test) pairs and {odd!r} is not; give pairs for "
+            "all of them, or for none"
+        )
+    return all(pairs)
+
+
+def joined(parts: Sequence[tuple[Any, Any, list[str] | None]], where: str) -> tuple[Any, Any, Any]:
+    """A client's training and test samples, one after the other."""
+    shapes = {inputs.shape[1:] for inputs, _, _ in parts}
+    orders = [names for _, _, names in parts if names]
+    if len(shapes) > 1 or any(names != orders[0] for names in orders):
+        raise UserError(f"{where}: training and test samples differ in shape or in class names")
+    inputs, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+    return inputs, labels, orders[0] if orders else None
 
 
 def arrays_of(

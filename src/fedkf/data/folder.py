@@ -1,5 +1,6 @@
 """Samples from a folder of images: CLASS/image, or CLIENT/CLASS/image.
 
+Above CLASS there may be folders `train` and `test`, which then are the division.
 Images are decoded once, in parallel, into a memory-mapped array in the cache. The array is keyed by
 what the files hold; a second index by names, sizes and times of change spares reading them again.
 """
@@ -13,6 +14,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.limits import memory, proper_text, shown
 from fedkf.core.payload import write_atomically
+from fedkf.data.annotations import SIDES
 from fedkf.data.files import cache_folder, digest, find
 from fedkf.data.source import Say, Source, check
 from fedkf.data.targets import Targets
@@ -32,6 +36,7 @@ ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF", "PPM")
 """What a file may hold, whatever its name; none of these makes Pillow start a program."""
 DEEPEST = 8
+MOST_NAMED = 20
 VERSION = 1
 
 
@@ -40,26 +45,65 @@ def folder(
     targets: Targets,
     image_size: int | None,
     say: Say,
+    skip: bool = False,
 ) -> Source:
-    """The images below a folder; client folders, where there are any, own what is in them."""
+    """The images below a folder; client folders, where there are any, own what is in them.
+
+    A file that is no readable image is an error, or left out where it may be skipped.
+    """
     root = find(path, folder=True)
     files = image_files(root, say)
     where = f"data.path: {root}"
-    depths = {len(p.relative_to(root).parts) for p in files}
-    if depths not in ({2}, {3}):
-        depth = [len(p.relative_to(root).parts) for p in files]
-        odd = min(files, key=lambda p: depth.count(len(p.relative_to(root).parts)))
-        raise UserError(
-            f"{where}: images must lie in CLASS/image or CLIENT/CLASS/image, all alike; "
-            f"{odd.relative_to(root)} does not"
-        )
-    images = decoded(root, files, image_size, say)
+    tested, places = placed(root, files, where)
+    images, kept = decoded(root, files, image_size, say, skip)
+    if len(kept) < len(files):
+        say(skipped(root, files, kept))
+        files = [files[k] for k in kept]
+        tested, places = placed(root, files, where)
     labels = np.array([p.parent.name for p in files])
     source = check(where, images.transpose(0, 3, 1, 2), labels, targets)
-    if depths == {2}:
+    source = replace(source, tested=tested)
+    if not places[0]:
         return source
-    names, owners = np.unique([p.parent.parent.name for p in files], return_inverse=True)
+    names, owners = np.unique([place[0] for place in places], return_inverse=True)
     return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+
+
+def placed(
+    root: Path, files: Sequence[Path], where: str
+) -> tuple[NDArray[np.bool_] | None, list[tuple[str, ...]]]:
+    """Which images test, if folders say so, and in which client's folder each lies, if in any."""
+    above = [p.relative_to(root).parts[:-2] for p in files]
+    sides = [parts[-1] if parts else "" for parts in above]
+    tested = None
+    if set(sides) <= SIDES.keys() and len({SIDES[side] for side in sides}) == 2:
+        tested = np.array([SIDES[side] for side in sides])
+        above = [parts[:-1] for parts in above]
+    depth = [len(p.relative_to(root).parts) for p in files]
+    if len({len(parts) for parts in above}) > 1 or min(depth) < 2 or len(above[0]) > 1:
+        odd = min(files, key=lambda p: depth.count(len(p.relative_to(root).parts)))
+        raise UserError(
+            f"{where}: images must lie in CLASS/image or CLIENT/CLASS/image, all alike (and CLASS "
+            f"in folders train and test, if you divide them); {odd.relative_to(root)} does not"
+        )
+    return tested, above
+
+
+def skipped(root: Path, files: Sequence[Path], kept: Sequence[int]) -> str:
+    """How many files were left out, client by client."""
+    lost = sorted(set(range(len(files))) - set(kept))
+    tops = Counter(files[k].relative_to(root).parts[0] for k in lost)
+    each = ", ".join(f"{name} {count}" for name, count in sorted(tops.items()))
+    return f"{counted(len(lost), 'file')} below {root} cannot be read and are left out ({each})"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> counted(1, "file"), counted(2, "file")
+    ('1 file', '2 files')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def image_files(root: Path, say: Say) -> list[Path]:
@@ -69,7 +113,8 @@ def image_files(root: Path, say: Say) -> list[Path]:
     files = [p for p in found if p.suffix.lower() in ENDINGS]
     if len(files) < len(found):
         kinds = sorted({p.suffix.lower() or p.name for p in found} - ENDINGS)[:4]
-        say(f"{len(found) - len(files)} files below {root} are left out ({', '.join(kinds)})")
+        others = counted(len(found) - len(files), "file")
+        say(f"left out {others} below {root} ({', '.join(kinds)})")
     if not files:
         raise UserError(
             f"data.path: {root} holds no images ({', '.join(sorted(ENDINGS))}) in class folders"
@@ -99,29 +144,49 @@ def walk(root: Path) -> Iterator[tuple[str, list[str]]]:
         yield folder, names
 
 
-def decoded(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:
-    """The images as an array N×H×W×C of uint8, from the cache if they are in it."""
+Images = np.ndarray[Any, Any]
+
+
+def decoded(
+    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool = False
+) -> tuple[Images, list[int]]:
+    """The images as an array N×H×W×C of uint8, from the cache if they are in it, and which."""
     stats = [(str(p.relative_to(root)), *size_and_time(p)) for p in files]
-    quick = digest([VERSION, size, str(root.resolve()), stats])
+    more = ["skip"] if skip else []
+    quick = digest([VERSION, size, str(root.resolve()), stats, *more])
     cache = cache_folder()
     index = cache / "index" / f"{quick}.json"
     if index.exists():
         with contextlib.suppress(OSError, ValueError, EOFError):  # gone or damaged: decoded again
-            return np.load(cache / f"{known(index)}.npy", mmap_mode="r")  # type: ignore[no-any-return]
+            return stored(cache / f"{known(index)}.npy", len(files))
         index.unlink(missing_ok=True)
     contents = [hashlib.sha256(p.read_bytes()).hexdigest() for p in files]
-    key = digest([VERSION, size, contents])
+    key = digest([VERSION, size, contents, *more])
     array = cache / f"{key}.npy"
     try:
         (cache / "index").mkdir(parents=True, exist_ok=True)
         if not array.exists():
+            images, kept = decode(root, files, size, say, skip)
             buffer = io.BytesIO()
-            np.save(buffer, decode(root, files, size, say))
+            np.save(buffer, images)
+            if len(kept) < len(files):
+                write_atomically(array.with_suffix(".json"), json.dumps(kept).encode())
             write_atomically(array, buffer.getvalue())
         write_atomically(index, json.dumps(key).encode())
     except OSError as error:
         raise FedkfError(f"cannot write the cache {cache}: {error.strerror or error}") from error
-    return np.load(array, mmap_mode="r")  # type: ignore[no-any-return]
+    return stored(array, len(files))
+
+
+def stored(array: Path, count: int) -> tuple[Images, list[int]]:
+    """The images in the cache, and which of so many files they are."""
+    images: Images = np.load(array, mmap_mode="r")
+    if len(images) == count:
+        return images, list(range(count))
+    kept = [int(k) for k in json.loads(array.with_suffix(".json").read_bytes())]
+    if len(kept) != len(images) or any(not 0 <= k < count for k in kept):
+        raise ValueError("not what was written")
+    return images, kept
 
 
 def known(index: Path) -> str:
@@ -142,7 +207,9 @@ def size_and_time(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.ndarray[Any, Any]:
+def decode(
+    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool
+) -> tuple[Images, list[int]]:
     """Decode in parallel (Pillow lets go of Python's lock), with a bar on a terminal."""
     from rich.console import Console
     from rich.progress import track
@@ -158,13 +225,11 @@ def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.
                 disable=len(files) < 100 or not Console(stderr=True).is_terminal,
             )
         )
-    broken = [p for p, image in zip(files, results, strict=True) if isinstance(image, str)]
-    if broken:
-        first = broken[0].relative_to(root)
-        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        reason = results[files.index(broken[0])]
-        raise UserError(f"data.path: {root}: {first} is not a readable image{more}: {reason}")
-    images: list[np.ndarray[Any, Any]] = [r for r in results if not isinstance(r, str)]
+    kept = [k for k, image in enumerate(results) if not isinstance(image, str)]
+    if len(kept) < len(files) and not (skip and kept):
+        pairs = zip(files, results, strict=True)
+        raise unreadable(root, [(p.relative_to(root), r) for p, r in pairs if isinstance(r, str)])
+    images = [image for image in results if not isinstance(image, str)]
     sizes = sorted({image.shape[:2] for image in images})
     if len(sizes) > 1:
         (a, b), (c, d) = sizes[0], sizes[-1]
@@ -172,10 +237,26 @@ def decode(root: Path, files: Sequence[Path], size: int | None, say: Say) -> np.
             f"data.path: {root}: images differ in size, from {a}×{b} to {c}×{d}; "
             "set data.image_size to resize them all"
         )
-    if any(image.shape[2] == 3 for image in images):  # one in colour: all in colour
+    grey = sum(image.shape[2] == 1 for image in images)
+    if grey < len(images):  # one in colour: all in colour
+        if grey:
+            say(
+                f"{grey} of {len(images)} images of {root} are grey, the others in colour: all are "
+                "taken as colour images"
+            )
         images = [np.repeat(i, 3, axis=2) if i.shape[2] == 1 else i for i in images]
-    say(f"decoded {len(images)} images of {root}")
-    return np.stack(images)
+    say(f"decoded {counted(len(images), 'image')} of {root}")
+    return np.stack(images), kept
+
+
+def unreadable(root: Path, broken: Sequence[tuple[Path, str]]) -> UserError:
+    """Which files are no images, and what to do."""
+    told = [f"{name} is not a readable image: {reason}" for name, reason in broken[:MOST_NAMED]]
+    more = len(broken) - len(told)
+    rest = f"; and {more} more" if more else ""
+    return UserError(
+        f"data.path: {root}: {'; '.join(told)}{rest} (data.unreadable=skip leaves such files out)"
+    )
 
 
 def open_image(path: Path, size: int | None, most: int | None = None) -> np.ndarray[Any, Any] | str:

@@ -24,6 +24,7 @@ class Reading:
 
     class_names: Sequence[str] | None = None
     image_size: int | None = None
+    unreadable: str = "refuse"
     least_classes: int = 2
     task: str = "classification"
     target: str | Sequence[str] | None = None

@@ -34,6 +34,13 @@ def read(source: str, path: str | None, reading: Reading, say: Say = lambda text
         return signals(need_path(source, path), reading, say)
     if source == "npz":
         return npz(need_path(source, path), reading.asked, reading.split_by)
+    if source == "folder":
+        skip = reading.unreadable == "skip"
+        return for_task(
+            source,
+            folder(need_path(source, path), reading.asked, reading.image_size, say, skip),
+            reading.asked,
+        )
     if source in NATURAL:
         return NATURAL[source].load(path, reading, say)
     return load(source, path, reading.asked, reading.image_size, say)
@@ -47,7 +54,11 @@ def load(
     say: Say = lambda text: None,
 ) -> Source:
     """The samples of a source of the configuration; training needs two classes, testing one."""
-    found = _load(source, path, targets, image_size, say)
+    return for_task(source, _load(source, path, targets, image_size, say), targets)
+
+
+def for_task(source: str, found: Source, targets: Targets) -> Source:
+    """The samples with labels as the task asks for them."""
     if found.task != targets.task:  # a source whose labels are classes, whatever is asked for
         return retargeted(found, targets, source)
     return found

@@ -5,6 +5,7 @@ SAMPLES = {
     "noise": "fedkf.distillation.samples:Noise",
     "field": "fedkf.distillation.samples:Field",
     "warp": "fedkf.distillation.samples:Warp",
+    "own": "fedkf.distillation.samples:Own",
 }
 """The sources of samples that a configuration can name."""
 

@@ -112,3 +112,17 @@ class Warp(FreeSamples):
         )
         grid = F.affine_grid(maps, list(x.shape), align_corners=False)
         return F.grid_sample(x, grid, align_corners=False)
+
+
+class Own(Samples):
+    """The client's own inputs, as they are: for inputs that nothing can be made like, as texts."""
+
+    continues: ClassVar[bool] = True
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.inputs, self.random = client.data.images, client.random("samples")
+
+    def draw(self) -> Tensor:
+        index = torch.randint(len(self.inputs), (self.count,), generator=self.random)
+        return self.inputs[index.to(self.inputs.device)]

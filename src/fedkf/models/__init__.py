@@ -117,4 +117,12 @@ def build(key: str, factory: Callable[..., nn.Module], offered: Mapping[str, Any
         raise UserError(f"{key}: the factory raised {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"{key}: the factory returned a {type(module).__name__}, not an nn.Module")
+    for part in module.modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+            part.register_forward_pre_hook(whole_numbers)
     return module
+
+
+def whole_numbers(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Inputs are kept as floats; what looks things up by number gets whole ones."""
+    return (given[0].long(), *given[1:])

@@ -11,7 +11,8 @@ from fedkf.models.features import features_and_logits
 
 def check_model(model: nn.Module, shape: tuple[int, ...], outputs: int, features: bool) -> None:
     """One forward and one backward pass over two random inputs, or a sentence that says why not."""
-    name, x = type(model).__name__, torch.rand(2, *shape)
+    name = type(model).__name__
+    x = torch.zeros(2, *shape) if looks_up(model) else torch.rand(2, *shape)
     before = x.clone()
     model.train()
     try:
@@ -47,6 +48,21 @@ def check_model(model: nn.Module, shape: tuple[int, ...], outputs: int, features
             "operations are the usual cause"
         ) from error
     model.zero_grad(set_to_none=True)
+
+
+def looks_up(model: nn.Module) -> bool:
+    """Whether a model takes whole numbers, such as those of words, and looks up what they mean."""
+    return any(isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in model.modules())
+
+
+def check_samples(model: nn.Module, samples: str) -> None:
+    """Refuse to make up inputs for a model that looks them up."""
+    if looks_up(model) and samples != "own" and ":" not in samples:
+        raise UserError(
+            f"generator.samples is {samples}, but {type(model).__name__} looks up whole numbers "
+            "(nn.Embedding), as of words, and nothing can make up such inputs; "
+            "generator.samples=own distils on each client's own inputs"
+        )
 
 
 def check_generator(generator: nn.Module, noise: int, shape: tuple[int, ...]) -> None:

@@ -43,6 +43,9 @@ class Data(Section):
         None, description="at most so many samples of each class, or below 1 that share of them"
     )
     image_size: Length | None = Field(None, description="resize images to this many pixels square")
+    unreadable: Literal["refuse", "skip"] = Field(
+        "refuse", description="files of a folder that are no images: refuse, or skip and count them"
+    )
     mean: list[Finite] | None = Field(
         None, description="normalisation, a number or one per channel; images 0.5, else 0"
     )

@@ -29,6 +29,7 @@ def reading_of(settings: Data, least_classes: int = 2) -> Reading:
     return Reading(
         class_names=settings.class_names,
         image_size=settings.image_size,
+        unreadable=settings.unreadable,
         least_classes=least_classes,
         task=settings.task,
         target=settings.target,

@@ -123,7 +123,8 @@ class Generator(Section):
         "lite", description="paper (exact) or lite (cheap); what is given beside it wins"
     )
     samples: str = Field(
-        "trained", description="what is distilled on: trained, noise, field, warp or module:object"
+        "trained",
+        description="what is distilled on: trained, noise, field, warp, own or module:object",
     )
     name: str = Field("dcgan", description="dcgan, released, signal, mlp or package.module:factory")
     width: Length = Field(16, description="channels: width, width, width/2; the paper's is 128")

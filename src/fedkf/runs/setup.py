@@ -23,7 +23,7 @@ from fedkf.data.holdout import federate_holdout, held_out
 from fedkf.data.partition import BY_CLASSES
 from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.distillation import SAMPLES, samples_for
-from fedkf.models.check import check_generator, check_model
+from fedkf.models.check import check_generator, check_model, check_samples
 from fedkf.models.personal import Personal
 from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
 from fedkf.runs.generation import make_generation
@@ -315,7 +315,10 @@ def make_task(
     )
     with GlobalStream(0, "cpu").active():
         features = algorithm.uses_generator or algorithm.uses_features
-        check_model(task.make_model(), data.shape, task.outputs, features)
+        model = task.make_model()
+        if algorithm.uses_generator:
+            check_samples(model, generator.samples)
+        check_model(model, data.shape, task.outputs, features)
         if algorithm.uses_generator:
             check_generator(generation.make(), generator.noise, data.shape)
         if private:

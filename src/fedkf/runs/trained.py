@@ -128,6 +128,8 @@ class Trained(nn.Module):
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
         """Resized and normalised, as the model was trained."""
+        if len(self.shape) < 3 and not x.is_complex():
+            x = x.float()  # whole numbers are as good, where they are no pixels
         if not x.is_floating_point() or x.ndim != len(self.shape) + 1:
             wanted = "N×C×H×W in [0, 1]" if len(self.shape) == 3 else f"N×{list(self.shape)}"
             raise UserError(f"inputs are {x.dtype} of shape {list(x.shape)}; give floats {wanted}")
