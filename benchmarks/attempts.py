@@ -19,7 +19,8 @@ from fedkf.algorithms.fedkf_plus import FedKFPlus
 from fedkf.core.algorithm import State, option
 from fedkf.core.arithmetic import towards
 from fedkf.core.payload import Payload
-from fedkf.distillation.pool import Pool, outputs_of
+from fedkf.core.samples import Sampling
+from fedkf.distillation.pool import Pool, drawn, outputs_of
 from fedkf.models.lenet import LeNet5
 
 if TYPE_CHECKING:
@@ -46,6 +47,73 @@ class GrowingGamma(FedKFPlus):
             **{**{k: getattr(self, k) for k in self.options()}, "gamma": self.gamma * quality}
         )
         return FedKFPlus.local_update(grown, client, down)
+
+
+@dataclass(frozen=True)
+class Heeded(FedKFPlus):
+    """Who is badly served by the teacher heeds it less: γ_k and β_k times min(1, c q_k).
+
+    q_k is the teacher's accuracy on the client's own training samples, which stays there.
+    """
+
+    name: ClassVar[str] = "heeded"
+    continues: ClassVar[bool] = True
+    c: float = option(2.0, "c, times the teacher's accuracy", above=0)
+    both: bool = option(True, "the not-true loss, too, and not the pool's alone")
+    photographic: bool = option(False, "crops, mirrored and patched, in the place of warps")
+
+    def local_update(self, client: Client, down: Payload) -> Payload:
+        if self._plain(client.round):
+            return super().local_update(client, down)
+        teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])
+        right = outputs_of(teacher, client.data.images).argmax(1) == client.data.labels
+        heed = min(1.0, self.c * float(right.double().mean()))
+        now = {k: getattr(self, k) for k in self.options()} | {"gamma": self.gamma * heed}
+        if self.both:
+            now["beta"] = self.beta * heed
+        return FedKFPlus.local_update(type(self)(**now), client, down)
+
+    def make_pool(self, client: Client, teacher: nn.Module) -> Pool:
+        if not self.photographic:
+            return super().make_pool(client, teacher)
+        random, count = client.random("pool"), client.task.part(Sampling).count(client.task)
+        size = min(self.pool, client.planned * count)
+        warped = round(self.warped * size)
+        parts = [cuttings(client, warped)]
+        if warped < size:
+            samples = self.samples(client, Payload())
+            self.train(client, samples, teacher)
+            parts.append(drawn(samples, size - warped))
+            client.state = samples.state()
+        return Pool(parts, teacher, count, random)
+
+
+def cuttings(client: Client, count: int) -> Tensor:
+    """Own photographs, cropped, mirrored, in other light, with a patch of another one of them."""
+    random, images = client.random("cuttings"), client.data.images
+    n, (height, width) = len(images), images.shape[2:]
+
+    def some() -> Tensor:
+        x = images[torch.randint(n, (count,), generator=random)]
+        scale = 0.7 + 0.3 * torch.rand(count, generator=random)
+        flip = torch.randint(2, (count,), generator=random) * 2 - 1
+        maps = torch.zeros(count, 2, 3)
+        maps[:, 0, 0], maps[:, 1, 1] = scale * flip, scale
+        maps[:, :, 2] = (torch.rand(count, 2, generator=random) * 2 - 1) * (1 - scale)[:, None]
+        x = F.grid_sample(
+            x, F.affine_grid(maps, list(x.shape), align_corners=False), align_corners=False
+        )
+        light = 1 + 0.2 * torch.randn(count, x.shape[1], 1, 1, generator=random)
+        return x * light
+
+    x, other = some(), some()
+    side = torch.rand(count, 1, 1, generator=random) * 0.6 + 0.2
+    top, left = (torch.rand(count, 1, 1, generator=random) * (1 - side) for _ in range(2))
+    rows = torch.arange(height).view(1, -1, 1) / height
+    columns = torch.arange(width).view(1, 1, -1) / width
+    patch = (rows >= top) & (rows < top + side) & (columns >= left) & (columns < left + side)
+    mixed = torch.where(patch[:, None], other, x)
+    return mixed.to(memory_format=client.task.layout)
 
 
 @dataclass(frozen=True)
