@@ -169,19 +169,18 @@ class PlusRun(Run):
         velocity, served = list[Tensor](), len(inputs) // world.batch
         labels = world.data[k][1].tolist()
         alike = sum(a == b for a in labels for b in labels) / len(labels) ** 2
-        believed = teacher(world.data[k][0]).argmax(1).tolist()
-        heed = min(1, 1.5 * sum(map(int.__eq__, believed, labels)) / len(labels))
         for number, (x, y) in enumerate(world.batches(t, k)):
             span = slice(number % served * world.batch, (number % served + 1) * world.batch)
             logits = student(x)
             hold_statistics(student, True)
-            pool = kl(soft[span], student(inputs[span]))
+            loss = rules.gamma * (1 + 3 * alike) * kl(soft[span], student(inputs[span]))
             hold_statistics(student, False)
-            loss = F.cross_entropy(logits, y) + rules.gamma * heed * (1 + 3 * alike) * pool
+            loss = loss + F.cross_entropy(logits, y)
             # The true class is left out by a logit that makes its probability nothing.
             gone = F.one_hot(y, world.classes) * -1e9
-            kept = kl((teacher(x) + gone).softmax(1), logits + gone)
-            loss = loss + self.beta * heed * (1 - alike) * kept
+            loss = loss + self.beta * (1 - alike) * kl(
+                (teacher(x) + gone).softmax(1), logits + gone
+            )
             gradients = torch.autograd.grad(loss, list(student.parameters()))
             velocity = gathered(world.momentum, velocity, gradients)
             with torch.no_grad():

@@ -53,15 +53,6 @@ def test_how_alike_a_clients_samples_are(labels: list[int], chance: float) -> No
     assert chance_of_alike(client) == pytest.approx(chance)
 
 
-@pytest.mark.parametrize(("heed", "expected"), [(0.0, 1.0), (1.0, 0.75), (0.5, 0.375), (2.0, 1.0)])
-def test_a_teacher_is_heeded_as_it_is_right_of_own_samples(heed: float, expected: float) -> None:
-    x, y = torch.zeros(4, 1), torch.tensor([0, 1, 1, 2])
-    said = torch.eye(3)[[0, 1, 2, 2]]  # right of three in four
-    task = Task(lambda: nn.Linear(1, 3), (1,), 3, Training(), Streams(0))
-    client = Client(0, 1, ClientData(x, y, x[:0], y[:0]), task)
-    assert FedKFPlus(heed=heed).heeded(client, said) == pytest.approx(expected)
-
-
 class Counter(Samples):
     """0, 1, 2, …, three at a time whatever is asked for."""
 

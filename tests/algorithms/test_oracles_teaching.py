@@ -134,7 +134,6 @@ def test_fedkf_plus(norm: bool) -> None:
         lambda2=rules.lambda2,
         beta=0.6,
         scarcity=3.0,
-        heed=1.5,
         pool=10,
         warped=0.0,
         generator_every=2,

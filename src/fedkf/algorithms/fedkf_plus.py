@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 class FedKFPlus(FedKF):
     """L_CE + γ_k KL on the pool + β_k KL over the classes that are not true on own samples.
 
-    Who holds few classes has more to learn from the pool and less from its own samples, and who is
-    badly served by the teacher heeds it less: with s_k the chance that two of its samples are of
-    one class, q_k the teacher's accuracy on its samples and h_k = min(1, c q_k),
-    γ_k = γ h_k (1 + a s_k) and β_k = β h_k (1 − s_k).
+    Who holds few classes has more to learn from the pool and less from its own samples: with s_k
+    the chance that two of its samples are of one class, γ_k = γ (1 + a s_k), β_k = β (1 − s_k).
     """
 
     name: ClassVar[str] = "fedkf+"
@@ -46,7 +44,6 @@ class FedKFPlus(FedKF):
 
     beta: float = option(1.5, "β, weight of the not-true loss on own samples", at_least=0)
     scarcity: float = option(2.0, "a, how much more the pool counts for few classes", at_least=0)
-    heed: float = option(1.0, "c, of the teacher's accuracy on own samples; 0: always", at_least=0)
     pool: int = option(512, "samples that a turn distils on, or fewer if it is short", at_least=1)
     warped: float = option(0.5, "share of the pool warped from own samples", at_least=0, at_most=1)
     generator_every: int = option(8, "steps of the model for one of the generator", at_least=1)
@@ -78,11 +75,9 @@ class FedKFPlus(FedKF):
         client.start(down["weights"])
         teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])
         pool = self.make_pool(client, teacher) if self.gamma else None
-        said = outputs_of(teacher, client.data.images) if self.gamma or self.beta else None
-        own = not_true(client, said) if self.beta and said is not None else None
-        alike, heeded = chance_of_alike(client), self.heeded(client, said)
-        gamma = self.gamma * heeded * (1 + self.scarcity * alike)
-        beta = self.beta * heeded * (1 - alike)
+        own = not_true(client, teacher) if self.beta else None
+        alike = chance_of_alike(client)
+        gamma, beta = self.gamma * (1 + self.scarcity * alike), self.beta * (1 - alike)
         for index in client.indices():
             x, y = client.data.images[index], client.data.labels[index]
             if pool is None:
@@ -100,16 +95,6 @@ class FedKFPlus(FedKF):
                 client.log(not_true=kept)
             client.step(loss)
         return client.upload()
-
-    def heeded(self, client: Client, said: Tensor | None) -> float:
-        """h = min(1, c q) with q the share of own samples of which the teacher is right.
-
-        1 for a task without classes, where being right is no yes or no.
-        """
-        if said is None or not self.heed or not client.task.objective.labelled():
-            return 1.0
-        right = client.task.objective.logits(said).argmax(1) == client.data.labels
-        return min(1.0, self.heed * float(right.double().mean()))
 
     def make_pool(self, client: Client, teacher: nn.Module) -> Pool:
         """What the whole turn distils on: the client's own samples, warped, and generated ones."""
@@ -146,12 +131,15 @@ def chance_of_alike(client: Client) -> float:
     return float((counts / counts.sum()).square().sum())
 
 
-def not_true(client: Client, said: Tensor) -> Tensor | None:
+def not_true(client: Client, teacher: nn.Module) -> Tensor | None:
     """The teacher's view of the classes that are not true, for every sample of the client's own.
 
     None where there are no three classes: nothing is left to have a view of.
     """
-    return None if client.task.outputs < 3 else without(said, client.data.labels).softmax(1)
+    data = client.data
+    if client.task.outputs < 3:
+        return None
+    return without(outputs_of(teacher, data.images), data.labels).softmax(1)
 
 
 def both(client: Client, x: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
