@@ -86,7 +86,7 @@ def measured(group: Group, key: str) -> tuple[float, ...]:
 def of_sites(run: Finished, key: str) -> float | None:
     """The mean over sites or the worst of them, after the last round."""
     last: Any = run.rounds[-1].readouts if run.rounds else None
-    values = [a for a in last[READOUT].accuracy if a is not None] if last else []
+    values = [a for a in last[READOUT].performance if a is not None] if last else []
     if not values:
         return None
     return min(values) if key == "worst" else statistics.fmean(values)

@@ -17,6 +17,7 @@ from fedkf.core.errors import UserError
 from fedkf.data.catalog import find
 from fedkf.data.natural import NATURAL
 from fedkf.metrics import METRICS
+from fedkf.metrics.sites import SITE_METRICS
 from fedkf.paper.analyses import by_config
 from fedkf.paper.differences import BASELINE, STAR, shown
 from fedkf.paper.grid import ROW, solution
@@ -24,6 +25,7 @@ from fedkf.paper.scales import Scale, installed
 from fedkf.paper.speed import AS_THEY_RAN, seconds
 from fedkf.paper.tables import Cell, Column, ResultTable, metric_column
 from fedkf.runs.collect import PERSONAL, READOUTS, Group, pairs
+from fedkf.runs.judging import judgement_of
 from fedkf.runs.statistics import CHANCE, over_seeds
 from fedkf.runs.suite import Plan, make_plan
 
@@ -96,7 +98,7 @@ def tables(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     cells: dict[str, dict[int, Cell]] = {row: {} for row in _rows(groups)}
     for config, members in by_config(groups).items():
         start = len(columns)
-        columns += _columns(config)
+        columns += _columns(config, _measured(members))
         for group in members:
             base = next((g for g in members if g.point[ROW] == BASELINE), None)
             for readout in _readouts(group):
@@ -109,10 +111,17 @@ def tables(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     return [ResultTable("Natural federations", "solution", columns, rows, _notes(scale))]
 
 
-def _columns(config: str) -> list[Column]:
-    amp, wlp = (metric_column(config, name, ()) for name in ("amp", "wlp"))
+def _measured(members: Sequence[Group]) -> str:
+    """What of each site AMP and WLP are over."""
+    runs = [run for group in members for run in group.runs]
+    return SITE_METRICS[judgement_of(runs[0].config).metric].label if runs else ""
+
+
+def _columns(config: str, measured: str) -> list[Column]:
+    place = f"{config}, {measured}" if measured else config
+    amp, wlp = (metric_column(place, name, ()) for name in ("amp", "wlp"))
     gain = replace(amp, name=f"AMP less {algorithm_label(BASELINE)}'s", ranked=False)
-    return [amp, wlp, gain, Column(config, "time", digits=0, ranked=False, unit="s")]
+    return [amp, wlp, gain, Column(place, "time", digits=0, ranked=False, unit="s")]
 
 
 def _readouts(group: Group) -> list[str]:
