@@ -67,28 +67,13 @@ class Evidence:
         """The finished runs of a folder, by their names."""
         return read_records(self.results / name)
 
-    def planned(self, name: str) -> list[suite.Plan]:
+    def planned(self, name: str) -> Sequence[suite.Plan]:
         """The runs of the suite of that name; none where there is no suite."""
-        if name == SITES:
-            return sites.site_plans(sites.SCALES["paper"])
-        file = self.suites / f"{name}.yaml"
-        return list(suite.read(file).plans) if file.exists() else []
+        return read_plans(self.suites / f"{name}.yaml")
 
     def settings(self, *names: str) -> list[Setting]:
         """Every setting of these suites, planned ones first; one without runs is there as well."""
-        return [one for name in names for one in self._settings(name)]
-
-    def _settings(self, name: str) -> list[Setting]:
-        plans, found = self.planned(name), dict(self.records(name))
-        groups = gather(plans, found)
-        for plan in plans:
-            found.pop(plan.name, None)
-        others: dict[tuple[tuple[str, Any], ...], list[Finished]] = {}
-        for run, record in found.items():
-            others.setdefault(tuple(point_of(run, record).items()), []).append(record)
-        groups += [Group(dict(point), runs) for point, runs in others.items()]
-        several = len({group.point.get("config") for group in groups}) > 1
-        return [setting_of(group, several) for group in groups]
+        return [one for name in names for one in read_settings(self, name)]
 
     def steps(self) -> dict[str, float]:
         """What a step of each algorithm costs in steps of FedAvg, where it was measured."""
@@ -105,13 +90,39 @@ def read_records(folder: Path) -> Mapping[str, Finished]:
     return {",".join(run.path.relative_to(folder.absolute()).parts): run for run in found}
 
 
+@cache
+def read_plans(file: Path) -> Sequence[suite.Plan]:
+    if file.stem == SITES:
+        return sites.site_plans(sites.SCALES["paper"])
+    return suite.read(file).plans if file.exists() else ()
+
+
+@cache
+def read_settings(evidence: Evidence, name: str) -> Sequence[Setting]:
+    plans, found = evidence.planned(name), dict(evidence.records(name))
+    groups = gather(plans, found)
+    variants = any(VARIANT in plan.point for plan in plans)
+    for plan in plans:
+        found.pop(plan.name, None)
+    others: dict[tuple[tuple[str, Any], ...], list[Finished]] = {}
+    for run, record in found.items():
+        point = point_of(run, record, variants)
+        others.setdefault(tuple(point.items()), []).append(record)
+    groups += [Group(dict(point), runs) for point, runs in others.items()]
+    several = len({group.point.get("config") for group in groups}) > 1
+    return [setting_of(group, several) for group in groups]
+
+
 def parts_of(name: str) -> list[str]:
     """What a run's name says beside its seeds."""
     return [part for part in name.split(",") if not part.startswith(("seed=", "data-seed="))]
 
 
-def point_of(name: str, record: Finished) -> dict[str, Any]:
-    """The place in a grid that a run's name tells, for one that is in no suite."""
+def point_of(name: str, record: Finished, variants: bool = False) -> dict[str, Any]:
+    """The place in a grid that a run's name tells, for one that is in no suite.
+
+    A word without a value is a variant where the others of its suite are, else the data.
+    """
     point: dict[str, Any] = {}
     rest: list[str] = []
     for part in parts_of(name):
@@ -119,10 +130,10 @@ def point_of(name: str, record: Finished) -> dict[str, Any]:
             point[ROW] = part
         elif part.startswith("alpha="):
             point["data.alpha"] = float(part.removeprefix("alpha="))
-        elif "=" not in part and not rest:
+        elif "=" not in part and not rest and not variants:
             point.setdefault("config", part)
         else:
-            rest.append(part)
+            rest.append(part if "=" in part else part.replace(".", " "))
     if rest or ROW not in point:
         point[VARIANT] = ", ".join(rest) or UNCHANGED
     return point

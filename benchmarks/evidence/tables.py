@@ -38,6 +38,8 @@ def scores(settings: Sequence[Setting]) -> str:
         return NOTHING
     written = []
     for where, members in places(settings).items():
+        if not any(one.runs for one in members):
+            continue
         rows = [score_row(Model(one, readout)) for one in members for readout in readouts_of(one)]
         head = [where or "method", "AMP, %", "FM, ×10⁻³", "WLP, %", "seeds"]
         written.append(table(head, rows))
@@ -138,6 +140,8 @@ def attempts(evidence: Evidence, name: str, base: str | None = None) -> str:
         return NOTHING
     written = []
     for where, members in places(plain_first(settings)).items():
+        if not any(one.runs for one in members):
+            continue
         start = next((one for one in members if one.method == base), members[0])
         rows = [attempt_row(one, start) for one in members]
         head = [where or name, "AMP, %", "less the base", "WLP, %", "less the base", "seeds"]

@@ -95,6 +95,7 @@ def test_a_run_that_is_in_no_suite_tells_by_its_name_what_it_is(tmp_path: Path) 
     }
     assert point_of("letters,beta=0,pool=64,seed=1", run)["variant"] == "beta=0, pool=64"
     assert point_of("letters,seed=1", run)["variant"] == UNCHANGED
+    assert point_of("no.pool,seed=1", run, variants=True) == {"variant": "no pool"}
 
 
 @pytest.fixture
