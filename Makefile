@@ -63,6 +63,7 @@ docs: setup
 # Flower and pfl are measured beside ours where BENCH_PYTHON names a Python that has them.
 bench: setup
 	@$(BIN)/python benchmarks/step.py
+	@$(BIN)/python benchmarks/private_step.py
 	@$(BIN)/python benchmarks/rounds.py $(if $(BENCH_PYTHON),--python $(BENCH_PYTHON))
 	@$(BIN)/python benchmarks/scale.py
 	@$(BIN)/python benchmarks/messages.py

@@ -297,3 +297,28 @@ def test_no_connection_left_the_machine(lab: Lab, whole: Path) -> None:
         assert {address for address, _ in went} <= {"127.0.0.1", "::1"}, log.name
     for name in NAMES:
         assert ("127.0.0.1", lab.port) in destinations(lab / f"{name}-node.strace")
+
+
+def test_under_privacy_sites_send_noisy_weights_until_their_own_budget_is_spent(lab: Lab) -> None:
+    """The coordinator means to spend ε = 8 in each of its runs; one site has ε = 9 in all."""
+    (lab / "north" / "site.yaml").write_text(
+        (lab / "north" / "site.yaml").read_text().replace("privacy: null", "privacy: {epsilon: 9}")
+    )
+    private = ("--set", "algorithm.name=fedavg", "--set", "privacy.epsilon=8")
+    short = ("--set", "federation.rounds=2", "--quiet")
+    said = lab.run("private", *private, *short)
+    assert "no accuracy is measured" in said
+    history = rounds(lab / "private")
+    assert [r["active"] for r in history] == [[0, 1, 2]] * 2
+    assert all(r["refused"] == [] and r["readouts"] is None for r in history)
+    assert max(history[-1]["privacy"]["epsilon"]) <= 8
+    ledger = json.loads((lab / "private" / "ledger.json").read_text())
+    assert set(ledger["training"]["up"]) == {"weights", "sizes"}
+    assert ledger["evaluation"]["up"] == {}
+    again = lab.run("again", *private, *short, "--set", "federation.seed=1")
+    assert again
+    refused = [r["refused"] for r in rounds(lab / "again")]
+    assert [r[0]["client"] for r in refused] == [NAMES.index("north")] * 2
+    assert "exceed the budget of its site file, ε = 9" in refused[0][0]["reason"]
+    (lab / "plain.txt").write_text(lab.run("plain", "--set", "federation.rounds=1", "--quiet"))
+    assert "asks for privacy" in (lab / "plain.txt").read_text()

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 CHANCE = ("privacy sampling", "privacy noise")
 """The purposes of the random streams that a private turn draws from."""
-CHUNK = 64
-"""Samples whose gradients are held at a time; fixed, so that results do not depend on memory."""
+HELD = 1 << 23
+"""Numbers that the gradients of single samples take at a time, at most, and of so many samples:"""
+MOST, LEAST = 128, 8
 
 
 class Withheld(FedkfError):
@@ -239,8 +240,10 @@ def clipped_sum(
     weights = {name: p.detach() for name, p in parameters.items()}
     total = {name: torch.zeros_like(p) for name, p in weights.items()}
     inputs, targets = samples
-    for start in range(0, len(targets), CHUNK):
-        part = slice(start, start + CHUNK)
+    # By the model alone, so that results do not depend on a machine's memory.
+    chunk = max(LEAST, min(MOST, HELD // sum(p.numel() for p in weights.values())))
+    for start in range(0, len(targets), chunk):
+        part = slice(start, start + chunk)
         found = gradients(weights, inputs[part], targets[part])
         squares = torch.stack([g.flatten(1).square().sum(1) for g in found.values()]).sum(0)
         factor = (clip / squares.sqrt()).clamp(max=1.0)
