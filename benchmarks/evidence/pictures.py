@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from evidence.contrasts import Model, gains_of
@@ -36,10 +36,9 @@ def against_alpha(evidence: Evidence) -> list[Chart]:
     charts = []
     for kind in KINDS:
         own = [world for world in worlds(evidence) if world.title.startswith(kind)]
-        names = methods_of(own)
         for metric in (METRICS["amp"], METRICS["wlp"]):
             series: list[Series] = []
-            for colour, name in enumerate(names):
+            for colour, name in enumerate(colours(evidence)):
                 for readout in ("aca", "oca") if name == "fedavg" else (readout_of(name),):
                     points = [(w.alpha or 0, mean_of(w, name, readout, metric.name)) for w in own]
                     known = [(x, y) for x, y in points if y is not None]
@@ -54,11 +53,10 @@ def against_alpha(evidence: Evidence) -> list[Chart]:
     return charts
 
 
-def methods_of(own: Sequence[World]) -> list[str]:
-    """The algorithms of some worlds, FedAvg and the FedKF family first, so colours stay."""
-    found = [one.algorithm for world in own for one in world.settings if one.runs]
-    first = [name for name in ("fedavg", *FAMILY) if name in found]
-    return list(dict.fromkeys([*first, *found]))
+def colours(evidence: Evidence) -> list[str]:
+    """The algorithms in the order of their colours, which are the same in all pictures."""
+    found = [one.algorithm for world in worlds(evidence) for one in world.settings if one.runs]
+    return list(dict.fromkeys(["fedavg", *FAMILY, *found]))
 
 
 def readout_of(algorithm: str) -> str:
@@ -79,17 +77,18 @@ def against_cost(evidence: Evidence) -> list[Chart]:
     charts = []
     for world in middles(evidence):
         unit, lasts = time_scale(evidence, world)
+        names = colours(evidence)
         shown = [one for name in ("fedavg", *FAMILY) if (one := world.method(name))]
         sizes = {one.algorithm: sent(one) / one.runs[0].summary.rounds / 1e6 for one in shown}
         for what, each in ((unit, lasts), ("megabytes sent", sizes)):
             series = [
                 line
-                for colour, one in enumerate(shown)
-                for line in curves(one, colour, each.get(one.algorithm))
+                for one in shown
+                for line in curves(one, names.index(one.algorithm), each.get(one.algorithm))
             ]
             if series:
                 y = Axis("AMP", percent=True)
-                charts.append(Chart(f"{world.title}: AMP against {what}", Axis(what), y, series))
+                charts.append(Chart(world.title, Axis(what), y, series))
     return charts
 
 
@@ -129,7 +128,7 @@ def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, floa
 def client_by_client(evidence: Evidence) -> list[Chart]:
     """What every client gains over FedAvg, both as OCA, the least first."""
     charts = []
-    for world in worlds(evidence):
+    for world in (w for w in worlds(evidence) if w.title.startswith(KINDS)):
         base, series = world.method("fedavg"), []
         for colour, name in enumerate(FAMILY[1:], 2):
             own = world.method(name)
