@@ -27,7 +27,7 @@ def folder(npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_report_of_a_private_run_says_what_is_promised_and_what_is_not(folder: Path) -> None:
     page = build(read_runs([folder]))
-    assert "can hardly tell whether any one training sample took part" in page
+    assert "learns of whether any one training sample took part no more than ε =" in page
     assert "with δ = 1e-05" in page
     assert "beyond ε = 3 is not asked again" in page
     assert "Not protected: how many samples a site has" in page
@@ -73,7 +73,7 @@ def test_a_patient_is_named_and_a_deployment_is_no_rehearsal() -> None:
     found = promise(run)
     assert found is not None
     assert "all training samples of any one patient" in found["promise"]
-    assert "right in 88.1 % of them at most" in found["promise"]
+    assert "right in 88.1 % of them at the very most." in found["promise"]
     assert len(found["notes"]) == 2
     real = promise(
         Run(Path("x"), "x", "a", rounds=rounds, config=config | {"provenance": {"experiment": "e"}})

@@ -120,6 +120,7 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         ("algorithm.name", "scaffold", "scaffold is refused"),
         ("algorithm.name", "local", "local is refused"),
         ("generator.samples", "warp", "generator.samples warp is refused"),
+        ("generator.samples", "own", "generator.samples own is refused"),
         ("data.class_weights", "balanced", "data.class_weights is refused"),
         ("data.task", "survival", "data.task survival is refused: its loss is not a sum"),
         ("data.scaling", "site", "data.scaling site is refused"),

@@ -8,6 +8,9 @@ from typing import Any
 
 from fedkf.report.runs import Run
 
+LITTLE = 4.0
+"""An ε above which the worst case is next to certainty."""
+
 
 def settings(run: Run) -> dict[str, Any]:
     """Its section `privacy`; empty where nothing is promised."""
@@ -58,9 +61,10 @@ def promise(run: Run) -> dict[str, Any] | None:
     most = max(found.values(), default=0.0)
     promised = (
         f"Whoever sees the models, every upload of every round included, and knows all other "
-        f"samples, can hardly tell whether {what} took part: ε = {most:.3g} for the site that has "
-        f"spent most, with δ = {section.get('delta')}. Who was right in half of the cases by "
-        f"guessing is right in {certainty(most)} % of them at most."
+        f"samples, learns of whether {what} took part no more than ε = {most:.3g} allows, with "
+        f"δ = {section.get('delta')}, at the site that has spent most. Who was right in half of "
+        f"the cases by guessing is right in {certainty(most)} % of them at the very most"
+        f"{', which by itself promises little.' if most > LITTLE else '.'}"
     )
     if section.get("epsilon") is not None:
         promised += (
