@@ -181,3 +181,16 @@ def test_the_loss_on_the_samples_is_not_among_what_is_sent() -> None:
     client = make_client(samples(20), Mechanism(1.0, 0.5, 2))
     move(client)
     assert client.upload().numbers["monitoring"] == {}
+
+
+def test_terms_that_see_no_samples_are_clipped_to_the_same_length() -> None:
+    """A steep penalty moves the model by `clip` at most; a gentle one as it would anyway."""
+    data, moves = samples(20), {}
+    for steepness in (0.0, 0.1, 1e6):
+        client = make_client(data, Mechanism(1.0, 0.5, 1), clip=0.5)
+        model = client.start(START)
+        for x, y in client.batches():
+            client.step(client.loss(x, y) + steepness * sum(p.sum() for p in model.parameters()))
+        moves[steepness] = torch.cat([t.flatten() for t in copy_of(model).values()])
+    assert float((moves[1e6] - moves[0.0]).norm()) == pytest.approx(0.5, rel=1e-4)
+    assert torch.allclose(moves[0.0] - moves[0.1], torch.tensor(0.1), atol=1e-6)

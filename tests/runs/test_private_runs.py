@@ -136,7 +136,7 @@ def test_every_way_around_and_every_bad_setting_is_a_sentence(
     value: Any,
     sentence: str,
 ) -> None:
-    from fedkf.runs.documents import yaml
+    import yaml
 
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(private))

@@ -158,6 +158,8 @@ class Client:
         """One step of the local model down `loss`."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if self.private is not None:
+            self.private.restrain(self.model)
         self.optimizer.step()
         self.steps += 1
         if self.private is None:

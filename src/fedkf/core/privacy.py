@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -169,6 +169,8 @@ class PrivateSamples:
     """To whom each sample belongs, from 0; None: every sample stands for itself."""
     privacy: Privacy
     chance: Chance
+    released: dict[str, Tensor] = field(default_factory=dict)
+    """The last noisy gradient."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -200,9 +202,22 @@ class PrivateSamples:
         surrogate: Tensor = inputs.new_zeros(())
         for name, parameter in learned(model).items():
             noise = self.chance.normal(parameter.shape).to(parameter)
-            gradient = (total[name] + deviation * noise) / expected
+            gradient = self.released[name] = (total[name] + deviation * noise) / expected
             surrogate = surrogate + ((parameter - parameter.detach()) * gradient).sum()
         return surrogate
+
+    def restrain(self, model: nn.Module) -> None:
+        """Clip, to the same length, the gradient of whatever was added to the noisy one.
+
+        Clipped gradients want long steps, which would throw a model off in other directions. Terms
+        beside the loss have seen no samples, so that this costs nothing.
+        """
+        parameters = {name: p for name, p in learned(model).items() if p.grad is not None}
+        rest = {name: p.grad - self.released[name] for name, p in parameters.items()}  # type: ignore[operator]
+        norm = torch.stack([r.square().sum() for r in rest.values()]).sum().sqrt()
+        if norm > self.privacy.clip:
+            for name, parameter in parameters.items():
+                parameter.grad = self.released[name] + rest[name] * (self.privacy.clip / norm)
 
 
 def behind(privacy: Privacy, client: Client) -> PrivateSamples:
