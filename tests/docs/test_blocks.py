@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable
 from itertools import pairwise
@@ -129,7 +131,11 @@ class Reader:
             if words[0] == "fedkf":
                 parse(words[1:])
                 if block.not_run is None:
-                    self.fedkf(["digits" if word == "CONFIG" else word for word in words[1:]])
+                    self.fedkf(
+                        ["digits" if word in ("CONFIG", "DATA") else word for word in words[1:]]
+                    )
+            elif words[0] == "python" and block.not_run is None:
+                script(words[1:])
             elif words[0] == "pip":
                 check_extras(line)
             elif words[0] == "make":
@@ -165,7 +171,7 @@ class Reader:
             return [*words, "--steps", "2", "--teacher-epochs", "1", "--width", "4", "--quiet"]
         if words[0] == "report":
             return [*words, "--no-samples"]
-        if words[0] != "run":
+        if words[0] not in ("run", "advise"):
             return words
         given = dict(pair.split("=", 1) for pair in self.settings(words)[1::2])
         own = given.get("data.source") or Path(words[1]).suffix in (".yaml", ".yml")
@@ -189,6 +195,13 @@ class Reader:
             wanted = word == "RUN" or word.startswith("runs/") or word == "runs"
             if wanted and before != "--out" and words[0] != "run" and not Path(word).exists():
                 self.runs.put(Path(word), many=word in ("runs", "runs/demo"))
+
+
+def script(words: list[str]) -> None:
+    """One of the examples, with its arguments, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", words)
+        runpy.run_path(words[0], run_name="__main__")
 
 
 def fill_in(file: Path) -> None:

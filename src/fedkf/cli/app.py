@@ -12,6 +12,7 @@ import typer
 
 from fedkf import __version__
 from fedkf.cli import (
+    advise,
     algorithms,
     check,
     config,
@@ -54,6 +55,7 @@ COMMANDS = (
     config.config,
     algorithms.algorithms,
     partition.partition,
+    advise.advise,
     check.check,
     evaluate.evaluate,
     inspect.inspect,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedkf.core.client import Client
+from fedkf.core.client import Client, ClientData
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import STEP
@@ -55,6 +55,11 @@ class ClientModels:
     def _clients(self) -> Callable[[int], Any]:
         task = self.assembly.task
         return self.data.resident(task.device, task.layout)
+
+    def client(self, id: int) -> ClientData:
+        """A client's samples, scaled, on the run's device."""
+        found: ClientData = self._clients(id)
+        return found
 
     def weights(self, readout: str, id: int) -> Weights:
         """The model of a client: a shared one, or its own for the readout "personal"."""

@@ -1,0 +1,115 @@
+"""`fedkf advise` on made tables where the answer is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedkf.core.errors import UserError
+from fedkf.runs.advising import base, kind_of, runs
+
+Cli = Callable[..., tuple[int, str, str]]
+SITES = ("north", "east", "west", "south")
+QUICK = ["--set", "federation.rounds=3", "--set", "federation.lr=0.3", "--quiet"]
+QUICK += ["--set", "model.name=linear", "--set", "data.train_fraction=0.3", "--workers", "0"]
+
+
+def table(path: Path, flipped: Sequence[str] = (), rows: int = 150, inputs: int = 8) -> Path:
+    """Sites alike, but that some have their two classes the other way round."""
+    random = np.random.default_rng(0)
+    direction = random.standard_normal(inputs)
+    lines = [",".join(["hospital", *(f"x{k}" for k in range(inputs)), "ill"])]
+    for site in SITES:
+        x = random.standard_normal((rows, inputs))
+        y = (x @ direction > 0) ^ (site in flipped)
+        for row, label in zip(x.round(3), y, strict=True):
+            lines.append(",".join([site, *map(str, row), str(int(label))]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_site_with_flipped_labels_is_better_off_alone(elsewhere: Path, cli: Cli) -> None:
+    data = table(elsewhere / "patients.csv", flipped=["south"])
+    asked = ["advise", data, "--target", "ill", "--site", "hospital", *QUICK]
+    code, text, error = cli(*asked)
+    assert code == 0, error
+    told = json.loads(Path("runs/advice-patients/advice.json").read_text())
+    assert told["metric"] == "accuracy"
+    verdicts = {site["name"]: site["verdict"] for site in told["sites"]}
+    assert verdicts["south"] in ("either", "mended", "alone")
+    south = next(site for site in told["sites"] if site["name"] == "south")
+    assert south["shared"]["value"] < 0.4 < 0.7 < south["alone"]["value"]
+    assert south["gain"]["shared"]["interval"][1] < 0
+    assert "south loses" in told["advice"]
+    assert f"advice: {told['advice']}" in text
+    # What is finished is not trained again, and says the same.
+    before = Path("runs/advice-patients/shared/rounds.jsonl").stat().st_mtime_ns
+    again = cli(*asked, "--json")
+    assert json.loads(again[1]) == told
+    assert Path("runs/advice-patients/shared/rounds.jsonl").stat().st_mtime_ns == before
+
+
+def test_sites_that_are_alike_gain(elsewhere: Path, cli: Cli) -> None:
+    data = table(elsewhere / "alike.csv")
+    asked = ["advise", data, "--target", "ill", "--site", "hospital", *QUICK]
+    code, text, error = cli(*asked, "--json", "--out", "alike", "--set", "data.train_fraction=0.1")
+    assert code == 0, error
+    told = json.loads(text)
+    assert {site["verdict"] for site in told["sites"]} <= {"shared", "personal", "open"}
+    gain = told["overall"]["shared over alone"]
+    assert gain["value"] > 0.03
+    assert gain["interval"][0] > 0
+    assert "gain" in told["advice"]
+
+
+def test_mistakes_are_told(elsewhere: Path, cli: Cli) -> None:
+    code, _, error = cli("advise", "nothing.csv")
+    assert code == 2
+    assert "no preset" in error
+    (elsewhere / "page.pdf").touch()
+    assert cli("advise", "page.pdf")[0] == 2
+    one = table(elsewhere / "one.csv").read_text().replace("east", "north")
+    (elsewhere / "one.csv").write_text(one.replace("west", "north").replace("south", "north"))
+    code, _, error = cli("advise", "one.csv", "--target", "ill", "--site", "hospital")
+    assert code == 2
+    assert "one.csv is of one site" in error
+    code, _, error = cli("advise", "one.csv", "--site", "hospital")
+    assert code == 2
+    assert "data.target is missing" in error
+
+
+def test_a_source_is_found_for_what_is_there(elsewhere: Path) -> None:
+    np.savez(elsewhere / "beats.npz", signals=np.zeros((4, 8)), labels=[0, 1, 0, 1])
+    np.savez(elsewhere / "images.npz", images=np.zeros((4, 8, 8)), labels=[0, 1, 0, 1])
+    (elsewhere / "tables").mkdir()
+    (elsewhere / "tables" / "a.csv").touch()
+    (elsewhere / "scans" / "north" / "ill").mkdir(parents=True)
+    found = [kind_of(elsewhere / n) for n in ("beats.npz", "images.npz", "tables", "scans")]
+    assert found == ["signals", "npz", "table", "folder"]
+
+
+def test_the_budget_is_small_and_what_is_given_wins() -> None:
+    configs = runs("digits", {"federation.lr": 0.5})
+    assert {way: c.algorithm.name for way, c in configs.items()} == {
+        "alone": "local",
+        "fedavg": "fedavg",
+        "shared": "fedkf+",
+    }
+    for config in configs.values():
+        settings = config.federation
+        assert (settings.rounds, settings.fraction, settings.lr) == (20, 1.0, 0.5)
+    assert (
+        base("digits", {"federation.rounds": 30}, lambda text: None)[1]["federation.rounds"] == 30
+    )
+    with pytest.raises(UserError, match="one site"):
+        runs("digits", {"data.clients": 1, "data.partition": "iid"})

@@ -1,0 +1,105 @@
+"""The advice: which differences are told, the verdicts that follow, and the sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkf.runs.advice import (
+    ALONE,
+    AVERAGED,
+    PERSONAL,
+    SHARED,
+    Gain,
+    Judged,
+    advice,
+    judge,
+    overall,
+    told,
+    verdict_of,
+)
+
+
+def site(name: str, alone: float, shared: float, personal: float, spread: float = 0.01) -> Judged:
+    """A site whose draws scatter by so much around what was found, each way by itself."""
+    values = {ALONE: alone, AVERAGED: shared, SHARED: shared, PERSONAL: personal}
+    random = np.random.default_rng(len(name))
+    draws = {way: value + spread * random.standard_normal(200) for way, value in values.items()}
+    return Judged(name, 50, values, draws)
+
+
+def test_who_gains_and_who_is_better_off_alone() -> None:
+    found = judge(
+        [
+            site("north", 0.70, 0.79, 0.79),
+            site("east", 0.70, 0.74, 0.74),
+            site("south", 0.80, 0.60, 0.80),
+            site("west", 0.70, 0.70, 0.80),
+            site("middle", 0.70, 0.705, 0.70),
+        ]
+    )
+    assert [s.verdict for s in found] == ["shared", "shared", "either", "personal", "open"]
+    assert advice(found, Gain()) == (
+        "north and east gain 4–9 points from the shared model; west gains 10 points once the "
+        "shared model is made its own; south loses 20 points by the shared model and is better "
+        "off alone or personalised; for middle there is no difference beyond chance."
+    )
+
+
+def test_nothing_is_told_beyond_chance() -> None:
+    sites = [site(name, 0.7, 0.72, 0.71, spread=0.1) for name in ("a", "bb", "ccc")]
+    found = judge(sites)
+    assert {s.verdict for s in found} == {"open"}
+    together = overall(sites, SHARED, ALONE)
+    assert together.value == pytest.approx(0.02)
+    assert advice(found, together) == (
+        "At none of the 3 sites is there a difference beyond chance."
+    )
+
+
+def test_what_no_site_can_tell_alone_all_can_tell_together() -> None:
+    # Each site's gain of 10 points is 1.4 standard errors; the mean over 25 sites is 7 of them.
+    sites = [site("n" * k, 0.7, 0.8, 0.8, spread=0.05) for k in range(1, 26)]
+    together = overall(sites, SHARED, ALONE)
+    assert together.interval is not None
+    assert 0.06 < together.interval[0] < 0.1 < together.interval[1] < 0.14
+    assert together.chance < 1e-6
+    open_ = [s for s in judge(sites) if s.verdict == "open"]
+    assert advice(open_, together).startswith(
+        "Taken together the sites gain 10 points by the shared model, though at none of the"
+    )
+
+
+def test_where_lower_is_better_a_fall_is_a_gain() -> None:
+    (found,) = judge([site("north", 2.0, 1.5, 1.5)], higher_is_better=False)
+    assert found.verdict == "shared"
+    assert found.shared.value == pytest.approx(0.5)
+    assert advice([found], Gain(), " of RMSE", 1.0) == (
+        "north gains 0.5 of RMSE from the shared model."
+    )
+
+
+def test_a_site_with_few_tests_is_told_nothing() -> None:
+    few = site("tiny", 0.0, 1.0, 1.0)
+    found = judge([Judged(few.name, 3, few.values, few.draws)])
+    assert found[0].verdict == "untested"
+    assert advice(found, Gain()) == "No site has test samples enough to tell."
+
+
+def test_many_looks_find_something_by_chance_which_is_not_told() -> None:
+    # Of a hundred differences that are none, about five are below 0.05; by the rule none stands.
+    chances = list((np.arange(100) + 0.5) / 100)
+    assert sum(c <= 0.05 for c in chances) == 5
+    assert not any(told(chances))
+    assert told([*chances, 1e-5])[-1]
+
+
+@pytest.mark.parametrize(
+    ("shared", "personal", "verdict"),
+    [
+        *((1, 0, "shared"), (0, 1, "personal"), (-1, 1, "mended"), (-1, 0, "either")),
+        *((-1, -1, "alone"), (0, 0, "open"), (0, -1, "open")),
+    ],
+)
+def test_verdicts(shared: int, personal: int, verdict: str) -> None:
+    assert verdict_of(shared, personal) == verdict
