@@ -181,13 +181,19 @@ def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
     """Whoever adds a key decides: what a client's work depends on must be in the table."""
     stays = {
         "fidelity",
+        *("data.holdout", "data.groups"),
         *(
             f"data.{key}"
             for key in ["source", "path", "limit", "partition", "alpha", "clients", "proxy"]
         ),
         *(
             f"data.{key}"
-            for key in ["classes_per_client", "shift", "shift_strength", "min_samples", "holdout"]
+            for key in [
+                "classes_per_client",
+                "shift",
+                "shift_strength",
+                "min_samples",
+            ]
         ),
         *(f"federation.{key}" for key in ["rounds", "fraction", "min_clients", "round_timeout"]),
         "data.unreadable",

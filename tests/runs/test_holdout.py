@@ -182,6 +182,6 @@ def test_mistakes_are_told_in_a_sentence(
     all_of_them = "data.holdout=[east, north, south, west]"
     assert "names all sites, so that none is left" in told(*sited, all_of_them)
     assert "does not say whose its samples are" in told(*base, "data.holdout=south")
-    assert "must be the name of a site" in told(*sited, "data.holdout=[]")
+    assert "must be a name, or a list of names" in told(*sited, "data.holdout=[]")
     with pytest.raises(UserError, match="for rehearsals"):
         outgoing(parse({"data": {"holdout": "south"}}))

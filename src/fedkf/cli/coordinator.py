@@ -123,13 +123,13 @@ def run(
     as_json: SummaryOption = False,
 ) -> None:
     """Run one experiment across the sites."""
-    from fedkf.flower.settings import refuse_holdout
+    from fedkf.flower.settings import refuse_rehearsal
     from fedkf.runs.store import RunFolder
 
     settings, name = resolve(config, set_)
     if settings.data.class_names is None:
         raise UserError("data.class_names is missing: in a deployment the configuration names them")
-    refuse_holdout(settings)
+    refuse_rehearsal(settings)
     target = RunFolder(out_ or run_folder(settings, name))
     if target.begun() and not resume:
         raise UserError(f"{target.path} already holds a run; --resume goes on with it")

@@ -10,7 +10,7 @@ import typer
 
 from fedkf.cli.consoles import out, say, show
 from fedkf.cli.options import ObjectOption, ReadoutOption, RunArgument
-from fedkf.cli.tables import percent, scores, table
+from fedkf.cli.tables import group_tables, percent, scores, table
 
 
 def evaluate(
@@ -57,6 +57,9 @@ def show_evaluation(result: dict[str, Any]) -> None:
         for c in result["holdout"]:
             held.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]))
         out.print(held)
+    groups = {c: {result["readout"]: s} for c, s in result.get("groups", {}).items()}
+    for made in group_tables(groups):
+        out.print(made)
     if "amp" not in result:
         show("no client has test data")
         return

@@ -21,7 +21,7 @@ from fedkf.cli.options import (
     resolve,
     run_folder,
 )
-from fedkf.cli.tables import cost_table, gain_table, holdout_table, results_table
+from fedkf.cli.tables import cost_table, gain_table, group_tables, holdout_table, results_table
 
 if TYPE_CHECKING:
     from fedkf.runs.schema import Config
@@ -62,6 +62,8 @@ def run(
     show_sites(folder)
     if (held := holdout_table(summary)) is not None:
         out.print(held)
+    for made in group_tables(summary.get("groups", {})):
+        out.print(made)
     show_cost(folder)
     show_gain(folder)
     show(f"files: {folder}")

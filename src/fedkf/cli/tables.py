@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedkf.core.holdings import Partition
 from fedkf.core.records import Summary
-from fedkf.core.scores import Sites
+from fedkf.core.scores import Score, Sites
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric, over
 
@@ -76,11 +76,13 @@ def holdout_table(summary: Mapping[str, Any]) -> Table | None:
     held = summary.get("holdout")
     if held is None:
         return None
-    readouts = held["readouts"]
-    heads = [f"{name.upper()} %" for name in readouts]
+    readouts = {name: Score.read(score) for name, score in held["readouts"].items()}
+    about = SITE_METRICS[summary.get("metric", ACCURACY)]
+    heads = [f"{name.upper()} {about.heading}" for name in readouts]
     made = table("held out: not trained on", "site", "tested", *heads)
     for k, (name, tested) in enumerate(zip(held["sites"], held["tested"], strict=True)):
-        made.add_row(name, str(tested), *(percent(s["accuracy"][k]) for s in readouts.values()))
+        numbers = [about.show(score.performance[k]) for score in readouts.values()]
+        made.add_row(name, str(tested), *numbers)
     return made
 
 
@@ -118,6 +120,23 @@ def with_interval(metric: SiteMetric, sites: Sites, place: int) -> str:
     if not ends or (span := ends[place]) is None:
         return text
     return f"{text} [{metric.show(span[0])}, {metric.show(span[1])}]"
+
+
+def group_tables(groups: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """How each group fares under each readout, a table for each column of data.groups."""
+    made = []
+    for column, by_readout in groups.items():
+        scores = list(by_readout.values())
+        about = SITE_METRICS[scores[0]["metric"]]
+        heads = [f"{name.upper()} {about.heading}" for name in by_readout]
+        rows = table(f"by {column}", "group", "tested", *heads)
+        for k, group in enumerate(scores[0]["groups"]):
+            told = [about.show(score["groups"][k]["value"]) for score in scores]
+            rows.add_row(group["name"], str(group["tested"]), *told)
+        for title, key in (("largest gap", "gap"), ("largest gap within a site, mean", "within")):
+            rows.add_row(title, "", *(about.show(score[key]) for score in scores))
+        made.append(rows)
+    return made
 
 
 def cost_table(rounds: Sequence[Round]) -> Table | None:

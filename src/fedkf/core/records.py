@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from fedkf.core.groups import GroupScores
 from fedkf.core.scores import Best, Numbers, Score, Sites
 from fedkf.core.shapes import (
     Damage,
@@ -180,6 +181,8 @@ class Summary:
     """What of the clients the metrics are over."""
     sites: Mapping[str, Sites] = field(default_factory=dict)
     """By readout, what each client's test samples said after the last round, if they were asked."""
+    groups: Mapping[str, Mapping[str, GroupScores]] = field(default_factory=dict)
+    """By column of `data.groups` and readout."""
 
     def as_json(self) -> dict[str, Any]:
         last = {
@@ -187,13 +190,18 @@ class Summary:
             for name, n in self.readouts.items()
         }
         best = {name: {"round": b.round, **b.values} for name, b in self.best.items()}
-        optional = {"metric", "sites", "holdout"}
+        optional = {"metric", "sites", "holdout", "groups"}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in optional}
         more: dict[str, Any] = {"holdout": self.holdout.as_json()} if self.holdout else {}
         if self.metric != ACCURACY:
             more["metric"] = self.metric
         if self.sites:
             more["sites"] = {name: sites.as_json() for name, sites in self.sites.items()}
+        if self.groups:
+            more["groups"] = {
+                column: {name: scores.as_json() for name, scores in by_readout.items()}
+                for column, by_readout in self.groups.items()
+            }
         return {**own, "readouts": last, "best": best, **more}
 
     @staticmethod
@@ -212,6 +220,7 @@ class Summary:
             holdout=maybe(Holdout.read),
             metric=text,
             sites=named(Sites.read),
+            groups=named(named(GroupScores.read)),
         )
         return Summary(**found)
 

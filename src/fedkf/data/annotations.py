@@ -6,7 +6,7 @@ labels are called, `split` which samples train and which test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
+from fedkf.data.groups import with_groups
 from fedkf.data.source import Source
 from fedkf.data.targets import Targets
 
@@ -22,9 +23,9 @@ NAMES = ("client", "client_names", "label_names", "split")
 SIDES = {"train": False, "training": False, "test": True, "testing": True}
 
 
-def annotation_names(split_by: str | None) -> tuple[str, ...]:
+def annotation_names(split_by: str | None, groups: Sequence[str] = ()) -> tuple[str, ...]:
     """The arrays to look for."""
-    return NAMES if split_by is None else (*NAMES, split_by)
+    return (*NAMES, *groups, *([split_by] if split_by else ()))
 
 
 def with_names(targets: Targets, arrays: Arrays) -> Targets:
@@ -37,10 +38,16 @@ def with_names(targets: Targets, arrays: Arrays) -> Targets:
     return replace(targets, class_names=[str(name) for name in names])
 
 
-def annotated(source: Source, arrays: Arrays, where: str, split_by: str | None) -> Source:
+def annotated(
+    source: Source,
+    arrays: Arrays,
+    where: str,
+    split_by: str | None = None,
+    groups: Sequence[str] = (),
+) -> Source:
     """The source with what the file says of each sample."""
     count = len(source.labels)
-    for name in ("client", "split", *([split_by] if split_by else ())):
+    for name in ("client", "split", *groups, *([split_by] if split_by else ())):
         if name in arrays and arrays[name].shape != (count,):
             raise UserError(f"{where}: {count} labels but {name} has shape {arrays[name].shape}")
     if split_by is not None:
@@ -50,6 +57,7 @@ def annotated(source: Source, arrays: Arrays, where: str, split_by: str | None) 
             )
         units = np.unique(arrays[split_by], return_inverse=True)[1]
         source = replace(source, units=units.astype(np.int64), units_by=split_by)
+    source = with_groups(source, {name: arrays[name] for name in groups if name in arrays}, groups)
     source = replace(source, tested=sides(arrays.get("split")))
     if "client" not in arrays:
         return source

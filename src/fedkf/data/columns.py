@@ -46,13 +46,14 @@ def chosen_columns(table: Table, reading: Reading) -> list[str]:
         *(("data.target", name) for name in reading.targets),
         *(("data.site", name) for name in [reading.site] if name),
         *(("data.split_by", name) for name in [reading.split_by] if name),
+        *(("data.groups", name) for name in reading.groups),
         *(("data.columns", name) for name in reading.columns or ()),
         *(("data.categorical", name) for name in reading.categorical),
     ]:
         if name not in table.cells:
             hint = nearest(name, table.names)
             raise UserError(f"{key}: {table.where} has no column {name!r}; {hint}")
-    taken = {*reading.targets, reading.site, reading.split_by}
+    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups}
     if reading.columns is None:
         chosen = [name for name in table.names if name not in taken]
     else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,8 @@ class FederatedData:
     class_names: list[str]
     units: NDArray[np.int64] | None = None
     """To whom each training sample belongs, where `data.unit` says so."""
+    test_groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    """What else is known of each test sample (`data.groups`)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -161,6 +163,7 @@ def federate(
         *gather(test, "test"),
         names=list(names) or [f"client {k}" for k in range(len(parts))],
         class_names=source.class_names,
+        test_groups=grouped(source, test),
         units=source.units[np.concatenate(train)]
         if prepare.by_unit and source.units is not None
         else None,
@@ -181,6 +184,7 @@ def federate_tests(
         *gather(list(parts), "test"),
         names=list(source.owner_names),
         class_names=source.class_names,
+        test_groups=grouped(source, parts),
     )
 
 
@@ -212,6 +216,12 @@ class Gathering:
             x[span] = normalise(filled(x[span], mean), [0.0] if std is None else mean, std or [1.0])
         x = filled(x, prepare.mean) if source.measured else x
         return normalise(x, prepare.mean, prepare.std), labels, offsets
+
+
+def grouped(source: Source, parts: Sequence[Indices]) -> dict[str, NDArray[np.str_]]:
+    """What else is known of all clients' samples, one client after the other."""
+    chosen = np.concatenate(parts)
+    return {name: values[chosen] for name, values in source.groups.items()}
 
 
 def own_moments(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 from fedkf.data.annotations import annotated
 from fedkf.data.arrays import read_npz
+from fedkf.data.groups import with_groups
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
 from fedkf.data.table import from_table
@@ -42,8 +43,12 @@ def heart(folder: Path, reading: Reading, say: Say) -> Source:
         categories={"cp": ["1", "2", "3", "4"], "restecg": ["0", "1", "2"]},
         missing="drop",
         missing_values=["?"],
+        groups=reading.groups,
     )
     source = from_table(table, own, say)
+    if "sex" in source.groups:
+        said = np.where(source.groups["sex"] == "1", "male", "female")
+        source = replace(source, groups={**source.groups, "sex": said})
     names = [name.removeprefix("processed.") for name in source.owner_names]
     return replace(source, owner_names=names, tested=flamby_test(source))
 
@@ -77,7 +82,9 @@ def tcga(folder: Path, reading: Reading, say: Say) -> Source:
     if not kept.any():
         raise UserError(f"data.source: {folder} divides other patients than it describes")
     inputs = [name for name in patients.names if name not in ("pid", "T", "E")]
-    own = Reading(task="survival", target=["T", "E"], columns=inputs, categories={})
+    own = Reading(
+        task="survival", target=["T", "E"], columns=inputs, categories={}, groups=reading.groups
+    )
     source = from_table(patients.take(kept), own, say)
     sides, regions = zip(*(fold.split("_") for fold in known[kept].tolist()), strict=True)
     names, owners = np.unique(regions, return_inverse=True)
@@ -92,7 +99,10 @@ def tcga(folder: Path, reading: Reading, say: Say) -> Source:
 def icu(folder: Path, reading: Reading, say: Say) -> Source:
     """Stays in intensive care: the mean, lowest and highest of each measurement, and if any."""
     file = folder / "physionet2012.npz"
-    arrays = read_npz(file, "hourly", "static", "labels", "client", "client_names")
+    arrays = read_npz(
+        file, "hourly", "static", "labels", "client", "client_names", also=["static_names"]
+    )
+    names = arrays.get("static_names", np.zeros(0, np.str_))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what was never measured has no mean
         hourly = arrays["hourly"]
@@ -102,4 +112,10 @@ def icu(folder: Path, reading: Reading, say: Say) -> Source:
     inputs = np.concatenate([static, *found, measured], axis=1).astype(np.float32)
     labels = arrays["labels"].astype(np.int64)
     source = Source(inputs, labels, ["survived", "died"], task="binary", measured=True)
-    return annotated(source, arrays, f"data.path: {file}", None)
+    known = {str(name).lower(): arrays["static"][:, k] for k, name in enumerate(names) if name}
+    if "gender" in known:
+        known["gender"] = np.select(
+            [known["gender"] == 0, known["gender"] == 1], ["female", "male"], "unknown"
+        )
+    source = with_groups(source, known, reading.groups)
+    return annotated(source, arrays, f"data.path: {file}")

@@ -17,6 +17,7 @@ from fedkf.core.errors import UserError
 from fedkf.data.annotations import annotated
 from fedkf.data.arrays import read_npz
 from fedkf.data.catalog import Dataset, Decoded, Form, find
+from fedkf.data.groups import with_groups
 from fedkf.data.hospitals import heart, icu, tcga
 from fedkf.data.npz import npz
 from fedkf.data.reading import Reading
@@ -54,7 +55,7 @@ def activities(folder: Path, reading: Reading, say: Say) -> Source:
     inputs = in_units(arrays["signals"], arrays["scale"], f"data.path: {file}")
     classes = [str(name).lower().replace("_", " ") for name in arrays["label_names"]]
     source = Source(inputs, arrays["labels"].astype(np.int64), classes, measured=True)
-    source = annotated(source, arrays, f"data.path: {file}", None)
+    source = annotated(source, arrays, f"data.path: {file}")
     people = [f"person {int(name) + 1}" for name in source.owner_names]
     return replace(source, owner_names=people)
 
@@ -85,9 +86,15 @@ def beats(folder: Path, reading: Reading, say: Say) -> Source:
 def speakers(folder: Path, reading: Reading, say: Say) -> Source:
     """Spoken digits as log-mel images, by speaker."""
     source = npz(str(folder / "audiomnist.npz"))
-    known = sorted(json.loads((folder / "speakers.json").read_text()))
+    about = json.loads((folder / "speakers.json").read_text())
+    known = sorted(about)
     if len(known) != len(source.owner_names):
         return source
+    facts = {
+        key: np.array([str(about[name].get(key, "")).lower() for name in known])[source.owners]
+        for key in sorted({key for name in known for key in about[name]})
+    }
+    source = with_groups(source, facts, reading.groups)
     return replace(source, owner_names=[f"speaker {name}" for name in known])
 
 

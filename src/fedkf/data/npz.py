@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,18 +15,23 @@ from fedkf.data.source import Source, check
 from fedkf.data.targets import Targets
 
 
-def npz(path: str, targets: Targets = Targets(), split_by: str | None = None) -> Source:  # noqa: B008
+def npz(
+    path: str,
+    targets: Targets = Targets(),  # noqa: B008
+    split_by: str | None = None,
+    groups: Sequence[str] = (),
+) -> Source:
     """A file of NumPy's with `images` and `labels`, and perhaps more that says who holds what.
 
     Images are N×H×W or N×H×W×C, uint8 or float in [0, 1]; N×D are vectors of any floats. Labels
     are whole numbers from 0, or names; for other tasks than classes as data/targets.py says.
     """
     file = find(path)
-    arrays = read_npz(file, "images", "labels", also=annotation_names(split_by))
+    arrays = read_npz(file, "images", "labels", also=annotation_names(split_by, groups))
     where = f"data.path: {file}"
     images = channels_first(arrays["images"], where)
     source = check(where, images, arrays["labels"], with_names(targets, arrays))
-    return annotated(source, arrays, where, split_by)
+    return annotated(source, arrays, where, split_by, groups)
 
 
 def npz_inputs(path: str) -> NDArray[Any]:

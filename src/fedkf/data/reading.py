@@ -31,6 +31,7 @@ class Reading:
     positive: str | None = None
     site: str | None = None
     split_by: str | None = None
+    groups: Sequence[str] = ()
     columns: Sequence[str] | None = None
     categorical: Sequence[str] = ()
     categories: Mapping[str, Sequence[str]] | None = None

@@ -29,7 +29,7 @@ def signals(path: str, reading: Reading, say: Say = lambda text: None) -> Source
 
 def from_npz(file: Path, reading: Reading) -> Source:
     """`signals` (N×channels×time, or N×time for one channel) and `labels`; `scale` divides."""
-    also = ("scale", *annotation_names(reading.split_by))
+    also = ("scale", *annotation_names(reading.split_by, reading.groups))
     arrays = read_npz(file, "signals", "labels", also=also)
     where = f"data.path: {file}"
     inputs = in_units(arrays["signals"], arrays.get("scale"), where)
@@ -39,7 +39,7 @@ def from_npz(file: Path, reading: Reading) -> Source:
     targets = with_names(reading.asked, arrays)
     read, names = targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
     source = Source(inputs, read, names, task=reading.task, measured=True)
-    source = annotated(source, arrays, where, reading.split_by)
+    source = annotated(source, arrays, where, reading.split_by, reading.groups)
     return chosen_channels(source, reading, where)
 
 

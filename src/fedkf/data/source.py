@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Source:
     """The column or array that tells units, where one of the user's own choice does."""
     layout: Layout | None = None
     """What a table's inputs are made of."""
+    groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    """What else is known of each sample and asked for (`data.groups`)."""
 
     @property
     def classes(self) -> int:
@@ -63,7 +65,8 @@ class Source:
         names = ("inputs", "labels", "owners", "tested", "units")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
         kept: dict[str, Any] = {k: None if v is None else v[chosen] for k, v in parts.items()}
-        return replace(self, **kept)
+        groups = {name: values[chosen] for name, values in self.groups.items()}
+        return replace(self, **kept, groups=groups)
 
 
 def stratified(labels: NDArray[Any]) -> NDArray[np.int64]:

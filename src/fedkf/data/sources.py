@@ -8,6 +8,7 @@ from fedkf.data import catalog
 from fedkf.data.datasets import from_object
 from fedkf.data.digits import digits
 from fedkf.data.folder import folder
+from fedkf.data.groups import with_groups
 from fedkf.data.natural import NATURAL
 from fedkf.data.npz import npz
 from fedkf.data.public import DATASETS
@@ -28,12 +29,17 @@ PATHS = {
 
 def read(source: str, path: str | None, reading: Reading, say: Say = lambda text: None) -> Source:
     """The samples of a source of the configuration, which says how it is read."""
+    found = _read(source, path, reading, say)
+    return found if found.groups else with_groups(found, {}, reading.groups)
+
+
+def _read(source: str, path: str | None, reading: Reading, say: Say) -> Source:
     if source == "table":
         return table(need_path(source, path), reading, say)
     if source == "signals":
         return signals(need_path(source, path), reading, say)
     if source == "npz":
-        return npz(need_path(source, path), reading.asked, reading.split_by)
+        return npz(need_path(source, path), reading.asked, reading.split_by, reading.groups)
     if source == "folder":
         skip = reading.unreadable == "skip"
         return for_task(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 from fedkf.core.limits import proper_text, shown
 from fedkf.data.columns import Layout, inputs_of, layout_of
+from fedkf.data.groups import with_groups
 from fedkf.data.notes import table_notes
 from fedkf.data.outcomes import check_target, targets_of
 from fedkf.data.reading import Reading
@@ -39,6 +40,8 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
     if reading.split_by is not None:
         units = np.unique(found.cells[reading.split_by], return_inverse=True)[1]
         source = replace(source, units=units.astype(np.int64), units_by=reading.split_by)
+    known = {name: found.cells[name] for name in reading.groups}
+    source = with_groups(source, known, reading.groups, reading.missing_values)
     for text in table_notes(source):
         say(text)
     return source

@@ -46,7 +46,7 @@ class SiteRefusal(FedkfError):
 
 def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     """What the clients are told. `steps` stands for "equal", which one by itself cannot know."""
-    refuse_holdout(config)
+    refuse_rehearsal(config)
     if config.generator.start is not None:
         raise UserError("generator.start names a file, which clients on other machines do not have")
     config = config.model_copy(update=settled_turns(config))
@@ -58,8 +58,13 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     return {**sent, "algorithm": content["algorithm"]}
 
 
-def refuse_holdout(config: Config) -> None:
-    """Nobody here has the samples of a site that takes no part."""
+def refuse_rehearsal(config: Config) -> None:
+    """Nobody here has the samples of a site that takes no part, or knows whose samples are."""
+    if config.data.groups is not None:
+        raise UserError(
+            "data.groups is for rehearsals: across sites, counts by group would tell more of a "
+            "site's people than a coordinator is to know; judge the exported model there"
+        )
     if config.data.holdout is not None:
         raise UserError(
             "data.holdout is for rehearsals: across sites, one that is to take no part is not "

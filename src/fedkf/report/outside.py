@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedkf.report.fairness import SiteScore
+from fedkf.core.scores import Score
+from fedkf.metrics.intervals import wilson
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, over
 from fedkf.report.figures import model_label
 from fedkf.report.runs import Run
 
@@ -15,13 +17,39 @@ def held_out(runs: Sequence[Run]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for run in runs:
         last = run.evaluated[-1].holdout if run.evaluated else None
-        for readout in run.readouts if last else ():
-            score = last.readouts.get(readout) if last else None
-            if last is None or score is None:
+        if last is None:
+            continue
+        for readout in run.readouts:
+            score, numbers = last.readouts.get(readout), run.numbers(readout)
+            if score is None or score.metric not in SITE_METRICS:
                 continue
-            for name, tested, accuracy in zip(last.sites, last.tested, score.accuracy, strict=True):
-                if accuracy is not None:
-                    site = SiteScore(len(rows), name, accuracy, tested)
-                    numbers = run.numbers(readout)
-                    rows.append({"model": model_label(run, readout), "site": site, "of": numbers})
+            shown = over(score.metric)
+            beside = [shown[name].show(numbers[name]) if numbers else "–" for name in BESIDE]
+            about = SITE_METRICS[score.metric]
+            common = {"model": model_label(run, readout), "metric": about.heading, "beside": beside}
+            for place, (name, tested) in enumerate(zip(last.sites, last.tested, strict=True)):
+                ends = interval(score, place, tested)
+                rows.append(
+                    {
+                        **common,
+                        "site": name,
+                        "tested": tested,
+                        "value": about.show(score.performance[place]),
+                        "interval": " to ".join(map(about.show, ends)) if ends else None,
+                    }
+                )
     return rows
+
+
+BESIDE = ("amp", "wlp")
+
+
+def interval(score: Score, place: int, tested: int) -> Sequence[float | None] | None:
+    """Where a site's number plausibly lies."""
+    value = score.performance[place]
+    if value is None:
+        return None
+    if score.metric == ACCURACY:
+        return wilson(round(value * tested), tested)
+    found = score.sites.intervals.get(score.metric)
+    return found[place] if found and place < len(found) else None

@@ -25,6 +25,7 @@ from fedkf.metrics import METRICS, PAPER, Metric
 from fedkf.report import figures, sentences
 from fedkf.report.fairness import fairness, site_scores
 from fedkf.report.figures import model_label
+from fedkf.report.groups import group_sections
 from fedkf.report.outside import held_out
 from fedkf.report.pairs import baseline, contests
 from fedkf.report.privacy import promise
@@ -119,6 +120,7 @@ def build(
         charts=groups,
         findings=findings(drawn),
         held_out=held_out(drawn),
+        groups=group_sections(drawn),
         figures=embed({k: [plotly_backend.figure(c) for c in v] for k, v in groups.items()}),
         tables={k: [table(c) for c in v] for k, v in groups.items()},
         comparison=comparison(runs[:LISTED]),

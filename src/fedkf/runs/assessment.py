@@ -16,8 +16,10 @@ from fedkf.data.federated import FederatedData, as_floats
 from fedkf.data.source import Say, Source
 from fedkf.data.targets import Targets
 from fedkf.metrics import METRICS
+from fedkf.metrics.sites import judgement
 from fedkf.runs.comparison import trained_alone
 from fedkf.runs.evaluation import Group, evaluate
+from fedkf.runs.groups import by_groups
 from fedkf.runs.mixtures import mixtures
 from fedkf.runs.personalize import data_of
 from fedkf.runs.prediction import with_channels
@@ -64,7 +66,12 @@ def judge(
     """
     if data is not None:
         return evaluate(trained, new_groups(trained, data, say), trained.class_names)
-    return evaluate(trained.model, tested_groups(own()), trained.class_names)
+    mine = own()
+    result = evaluate(trained.model, tested_groups(mine), trained.class_names)
+    metric = judgement(trained.objective.targets, None, None).metric
+    if scores := by_groups(trained.model, mine, trained.objective, metric):
+        result["groups"] = {column: found.as_json() for column, found in scores.items()}
+    return result
 
 
 def add_mixtures(result: dict[str, Any], count: int) -> None:

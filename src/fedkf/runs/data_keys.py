@@ -115,6 +115,9 @@ class Data(Section):
     )
     window: Count | None = Field(None, description="rows of a recording that make one sample")
     stride: Count | None = Field(None, description="rows from one window to the next; none: window")
+    groups: str | list[str] | None = Field(
+        None, description="column or array, such as sex or age, by which models are judged as well"
+    )
     holdout: str | list[str] | None = Field(
         None, description="sites that nothing is trained on; models are judged there all the same"
     )
@@ -135,11 +138,11 @@ class Data(Section):
             )
         return value
 
-    @field_validator("holdout")
+    @field_validator("holdout", "groups")
     @classmethod
     def _some(cls, value: str | list[str] | None) -> str | list[str] | None:
         if value in ("", []) or (isinstance(value, list) and len(set(value)) < len(value)):
-            raise ValueError("must be the name of a site, or a list of names that all differ")
+            raise ValueError("must be a name, or a list of names that all differ")
         return value
 
     @field_validator("task")

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from fedkf.runs.schema import Config
 
 
+def listed(names: str | Sequence[str] | None) -> list[str]:
+    """One name, several or none, as a list."""
+    return [names] if isinstance(names, str) else list(names or ())
+
+
 def reading_of(settings: Data, least_classes: int = 2) -> Reading:
     """What a configuration says of how its files are read."""
     return Reading(
@@ -36,6 +41,7 @@ def reading_of(settings: Data, least_classes: int = 2) -> Reading:
         positive=None if settings.positive is None else str(settings.positive),
         site=settings.site,
         split_by=settings.unit or settings.split_by,
+        groups=listed(settings.groups),
         columns=settings.columns,
         categorical=settings.categorical,
         categories=settings.categories,

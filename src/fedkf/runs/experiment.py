@@ -26,6 +26,7 @@ from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.config import flatten, refuse_changes
 from fedkf.runs.division import agreement
 from fedkf.runs.engines import check_engine, make_engine
+from fedkf.runs.groups import judge_groups
 from fedkf.runs.keeping import Keeper
 from fedkf.runs.personalize import data_of
 from fedkf.runs.privacy import check_scale
@@ -174,6 +175,9 @@ class Experiment:
         write_models(run / "models", readouts, card(assembly.config, assembly.population))
         run.write_json("ledger.json", self.ledger.summary())
         summary = summarise(run.rounds(), assembly.config, assembly.algorithm, self.ledger)
+        if isinstance(assembly.population, FederatedData) and assembly.judged:
+            groups = judge_groups(assembly, assembly.population, readouts)
+            summary = replace(summary, groups=groups)
         run.write_json("summary.json", summary.as_json())
         self.writer.set_status("finished")
 

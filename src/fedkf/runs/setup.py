@@ -25,7 +25,7 @@ from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.distillation import SAMPLES, samples_for
 from fedkf.models.check import check_generator, check_model, check_samples
 from fedkf.models.personal import Personal
-from fedkf.runs.division import divide, reading_of, settled_layout, settled_scale
+from fedkf.runs.division import divide, listed, reading_of, settled_layout, settled_scale
 from fedkf.runs.generation import make_generation
 from fedkf.runs.judging import judgement_of
 from fedkf.runs.privacy import make_privacy, protects_units, settled_turns, try_private
@@ -128,7 +128,7 @@ def participants(
     source, names = whole_source(config, say, given), config.data.holdout
     if names is None:
         return source, None
-    return held_out(source, [names] if isinstance(names, str) else names)
+    return held_out(source, listed(names))
 
 
 def whole_source(

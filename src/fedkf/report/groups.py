@@ -1,0 +1,67 @@
+"""Groups of people within the data: who among them is served worse, across sites and within."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedkf.core.groups import Group, GroupScores
+from fedkf.metrics.intervals import wilson
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
+from fedkf.report.figures import model_label
+from fedkf.report.runs import Run
+
+
+def group_sections(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A section per column of `data.groups`, with a row per model and group."""
+    sections: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        for column, by_readout in run.summary.groups.items() if run.summary else ():
+            for readout in run.readouts:
+                scores = by_readout.get(readout)
+                if scores is None or scores.metric not in SITE_METRICS:
+                    continue
+                part = sections.setdefault(column, {"column": column, "rows": [], "says": []})
+                model, metric = model_label(run, readout), SITE_METRICS[scores.metric]
+                part["rows"] += [row(model, group, metric) for group in scores.groups]
+                part["says"].append(sentence(model, scores, metric))
+    return list(sections.values())
+
+
+def row(model: str, group: Group, metric: SiteMetric) -> dict[str, Any]:
+    """A group's number; of a share, also where it plausibly lies."""
+    ends = interval(group) if metric.name == ACCURACY else None
+    return {
+        "model": model,
+        "group": group,
+        "metric": metric.heading,
+        "value": metric.show(group.value),
+        "interval": None if ends is None else " to ".join(map(metric.show, ends)),
+    }
+
+
+def interval(group: Group) -> tuple[float, float] | None:
+    if group.value is None:
+        return None
+    return wilson(round(group.value * group.tested), group.tested)
+
+
+def sentence(model: str, scores: GroupScores, metric: SiteMetric) -> str:
+    """Who is served worst and best, whether that may be chance, and what is left within sites."""
+    known = [(group.value, group) for group in scores.groups if group.value is not None]
+    if len(known) < 2:
+        return f"{model}: too few cases to compare groups."
+    known.sort(key=lambda pair: pair[0], reverse=not metric.higher_is_better)
+    (low, worst), (high, best) = known[0], known[-1]
+    unit = " %" if metric.percent else ""
+    text = (
+        f"{model}: by {metric.label}, {worst.name} is served worst ({metric.show(low)}{unit}) and "
+        f"{best.name} best ({metric.show(high)}{unit})"
+    )
+    ends = interval(worst), interval(best)
+    if metric.name == ACCURACY and ends[0] and ends[1] and ends[0][1] >= ends[1][0]:
+        text += ", which the number of cases does not rule out to be chance"
+    if scores.within is not None:
+        apart = f"{metric.show(scores.within)}{' points' if metric.percent else ''}"
+        text += f"; within a site, groups are {apart} apart on average"
+    return text + "."
