@@ -51,7 +51,8 @@ def run(
     the server: an array or a Dataset (whose labels are dropped), or what `data.proxy` may be.
 
     Any key of the configuration can be overridden: `rounds=30` is `federation.rounds`, and
-    `data={"seed": 1}` names a key's section. `on_round` is called with every finished round;
+    `data={"seed": 1}` names a key's section; `task` may be a loss, a function of outputs and
+    targets. `on_round` is called with every finished round;
     `observers` (fedkf.Observer) are told more. If `on_round` returns False, or any of them raises
     fedkf.Stop, the run ends after that round, finished; with `resume=True` it can go on later.
     Without `out` the run leaves no files behind.
@@ -73,6 +74,8 @@ def run(
     kind = algorithms.get(algorithm) if isinstance(algorithm, str) else type(algorithm)
     unlabelled = proxy is not None and not isinstance(proxy, str | int | float)
     stand_in = from_unlabelled(proxy) if unlabelled else None
+    if callable(overrides.get("task")):
+        overrides["task"] = task_name(overrides["task"])
     flat = {
         **dotted(overrides, kind),
         **chosen_keys(algorithm),
@@ -130,6 +133,17 @@ def settings_of(
         content: dict[str, Any] = plain(config)
         return content
     return chosen(config, data)[0]
+
+
+def task_name(task: Any) -> str:
+    """How a configuration names a task, or a loss, that is given as an object."""
+    name = f"{task.__module__}:{task.__qualname__}"
+    if "<" in name:
+        raise UserError(
+            f"task is {task.__qualname__}, which no other process could find; define it at the top "
+            "level of a module or a notebook"
+        )
+    return name
 
 
 def object_keys(model: Any, generator: Any) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def test_only_the_steps_that_an_algorithm_declares_are_run(make: Make, step: str
     ("section", "key"),
     [
         *(("data", key) for key in ("source", "path", "limit", "shift", "partition", "proxy")),
-        *(("federation", key) for key in ("rounds", "fraction", "nonsense")),
+        *(("federation", key) for key in ("min_clients", "fraction", "nonsense")),
         ("generator", "start"),
         ("algorithm", "nonsense"),
         *(("engine", key) for key in ("name", "device", "address", "workers")),
@@ -195,7 +195,7 @@ def test_every_key_of_a_configuration_either_travels_or_stays() -> None:
                 "min_samples",
             ]
         ),
-        *(f"federation.{key}" for key in ["rounds", "fraction", "min_clients", "round_timeout"]),
+        *(f"federation.{key}" for key in ["fraction", "min_clients", "round_timeout"]),
         "data.unreadable",
         *(f"federation.{key}" for key in ["defence", "patience"]),
         *(f"federation.{key}" for key in ["oversample", "availability"]),

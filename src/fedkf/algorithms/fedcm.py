@@ -23,6 +23,7 @@ class FedCM(Algorithm):
     """Local steps go down α g + (1 − α) Δ; Δ ← Σ p_k (w − w_k) / (η τ_k), τ_k the steps taken."""
 
     name: ClassVar[str] = "fedcm"
+    assumes_sgd: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     uploads: ClassVar[tuple[str, ...]] = ("weights", "steps/count")
     alpha: float = option(

@@ -21,6 +21,7 @@ class FedNova(Algorithm):
     """w ← w − (Σ p_k τ_k) Σ p_k (w − w_k) / τ_k, with τ_k the norm of the steps' weights."""
 
     name: ClassVar[str] = "fednova"
+    assumes_sgd: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     uploads: ClassVar[tuple[str, ...]] = ("weights", "steps/count")
 

@@ -21,6 +21,7 @@ class FedSWA(Algorithm):
     """Step i of n has the rate η (1 − i/n) + ρ η i/n; then w ← w + α (Σ p_k w_k − w)."""
 
     name: ClassVar[str] = "fedswa"
+    assumes_sgd: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     rho: float = option(
         0.1, "ρ, where the local rate falls to, as a share of η", at_least=0, at_most=1

@@ -27,6 +27,7 @@ class PFedMe(Algorithm):
     """θ ≈ argmin f_k(θ) + λ/2 ‖θ − w_k‖², w_k ← w_k − ηλ (w_k − θ); w ← (1 − β) w + β Σ w_k / m."""
 
     name: ClassVar[str] = "pfedme"
+    assumes_sgd: ClassVar[bool] = True
     personal_models: ClassVar[bool] = True
     penalty: float = option(15.0, "λ, how strongly personal models are held", above=0)
     personal_steps: int = option(5, "K, steps of the personal model on each batch", at_least=1)

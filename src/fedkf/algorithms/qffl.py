@@ -27,6 +27,7 @@ class QFFL(Algorithm):
     """w ← w − Σ F_k^q g_k / Σ (q F_k^(q−1) ‖g_k‖² + L F_k^q) with g_k = L (w − w_k)."""
 
     name: ClassVar[str] = "qffl"
+    assumes_sgd: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     discloses: ClassVar[tuple[str, ...]] = ("local_loss",)

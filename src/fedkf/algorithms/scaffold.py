@@ -23,6 +23,7 @@ class Scaffold(Algorithm):
     """Local steps go down g − c_k + c; clients count alike, as in the paper's Algorithm 1."""
 
     name: ClassVar[str] = "scaffold"
+    assumes_sgd: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     uploads: ClassVar[tuple[str, ...]] = ("weights", "control")
     server_lr: float = option(1.0, "learning rate of the server", above=0)

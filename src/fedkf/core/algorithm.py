@@ -62,6 +62,8 @@ class Algorithm:
     """Ends in one model for all; False where every client is judged by a model of its own."""
     tasks: ClassVar[tuple[str, ...]] = ()
     """The values of `data.task` that it is for; none means any."""
+    assumes_sgd: ClassVar[bool] = False
+    """Its rule reckons with steps of `federation.lr` down the gradient, and with nothing else."""
     personal_models: ClassVar[bool] = False
     """Its clients keep models of their own, which it judges as the readout "personal"."""
     uses_generator: ClassVar[bool] = False

@@ -16,6 +16,7 @@ from fedkf.core.batches import batch_indices, batches_of
 from fedkf.core.codec import Codec
 from fedkf.core.errors import FedkfError, UserError, disk_error
 from fedkf.core.evaluation import count
+from fedkf.core.optimizers import make_optimizer
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.privacy import Privacy, Withheld, behind, tests_of
@@ -87,19 +88,12 @@ class Client:
     # -- local training -------------------------------------------------------------------------
 
     def start(self, weights: Weights) -> nn.Module:
-        """The local model, set to `weights`, in training mode, with a new SGD optimizer."""
-        training = self.task.training
+        """The local model, set to `weights`, in training mode, with a new optimizer."""
         self.model = self.task.load("student", weights).train()
         self.normalises_batches = any(
             isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules()
         )
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(),
-            lr=training.lr,
-            momentum=training.momentum,
-            weight_decay=training.weight_decay,
-            fused=True,
-        )
+        self.optimizer = make_optimizer(self.task.training, self.model, self.round)
         return self.model
 
     @property
@@ -160,6 +154,8 @@ class Client:
         loss.backward()
         if self.private is not None:
             self.private.restrain(self.model)
+        if self.task.training.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.task.training.clip)
         self.optimizer.step()
         self.steps += 1
         if self.private is None:
@@ -283,7 +279,8 @@ class ClientHost:
                 if self.keeps_turns and call.step not in EVALUATIONS:
                     client.turn = Turn.of(self.states.folder, call, wire, self.algorithm)
                 seed = self.task.streams.integer(f"global {call.step}", call.round, call.client)
-                with GlobalStream(seed, self.task.device).active():
+                training = call.step not in EVALUATIONS
+                with GlobalStream(seed, self.task.device).active(), self.task.precision(training):
                     upload: Payload = getattr(self.algorithm, call.step)(client, down)
                 if not isinstance(upload, Payload):
                     kind = type(upload).__name__

@@ -1,12 +1,12 @@
 """Objective: what a task asks of a model: outputs, loss, prediction, and what a teacher teaches.
 
 `OBJECTIVES` is the table of them; `data.task` names one, or a class of your own as
-package.module:Class.
+package.module:Class, or a loss for classification as package.module:function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -190,6 +190,21 @@ def find(name: str) -> type[Objective]:
             raise UserError(f"data.task: no {name!r}; {nearest(name, OBJECTIVES)}")
         return OBJECTIVES[name]
     value = import_object(name, "data.task")
+    if callable(value) and not isinstance(value, type):
+        return with_loss(name, value)
     if not (isinstance(value, type) and issubclass(value, Objective)):
         raise UserError(f"data.task: {name} is not a subclass of fedkf.core.objective.Objective")
     return value
+
+
+def with_loss(name: str, loss: Callable[[Tensor, Tensor], Tensor]) -> type[Objective]:
+    """Classification with a loss of the user's own, a function of outputs and targets."""
+
+    class OwnLoss(Classification):
+        def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            if self.weights is not None:
+                raise UserError("data.class_weights: a loss of your own weighs classes itself")
+            return loss(outputs, targets)
+
+    OwnLoss.name = name
+    return OwnLoss

@@ -1,7 +1,8 @@
-"""An optimizer's memory as tensors, so that it can rest in a payload between rounds."""
+"""Local optimizers, their schedule, and their memory as tensors that can rest in a payload."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,40 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from fedkf.core.payload import Weights
+    from fedkf.core.task import Training
+
+
+def factor(schedule: str, round: int, rounds: int) -> float:
+    """What the learning rate is multiplied by in a round, from 1 on, of so many.
+
+    >>> [factor("cosine", t, 4) for t in (1, 3)], [factor("linear", t, 4) for t in (1, 3)]
+    ([1.0, 0.5], [1.0, 0.5])
+    >>> [factor("step", t, 8) for t in (4, 5, 7)]
+    [1.0, 0.1, 0.010000000000000002]
+    """
+    done = min(1.0, (round - 1) / rounds)
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    if schedule == "linear":
+        return 1 - done
+    if schedule == "step":
+        return 0.1 ** sum(done >= place for place in (0.5, 0.75))
+    return 1.0
+
+
+def make_optimizer(training: Training, module: nn.Module, round: int) -> Optimizer:
+    """A new optimizer of a client's model, as the run's settings have it in this round."""
+    parameters, rate = module.parameters(), training.rate(round)
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters,
+            lr=rate,
+            momentum=training.momentum,
+            weight_decay=training.weight_decay,
+            fused=True,
+        )
+    kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
+    return kind(parameters, lr=rate, weight_decay=training.weight_decay, fused=True)
 
 
 def memory_of(optimizer: Optimizer, module: nn.Module) -> Weights:

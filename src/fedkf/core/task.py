@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from fedkf.core.objective import Classification, Objective
+from fedkf.core.optimizers import factor
 from fedkf.core.random import GlobalStream, Streams
 
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ class Training:
     lr: float = 0.01
     momentum: float = 0.0
     weight_decay: float = 0.0
+    optimizer: str = "sgd"
+    clip: float | None = None
+    """The largest norm of a step's gradient."""
+    schedule: str = "constant"
+    rounds: int = 1
+    """What the learning rate's schedule runs over."""
+    precision: str = "float32"
+
+    def rate(self, round: int) -> float:
+        """The learning rate in a round, from 1 on."""
+        return self.lr * factor(self.schedule, round, self.rounds)
 
 
 @dataclass
@@ -119,6 +131,15 @@ class Task:
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """What a client's training descends; for classes cross entropy, L_CE (Eq. 7)."""
         return self.objective.loss(outputs, targets)
+
+    def precision(self, training: bool) -> torch.autocast:
+        """Forward passes of training in bfloat16 where the run asks for it; weights stay float32.
+
+        Casts of weights are not kept, since an optimizer changes the weights under them.
+        """
+        low = training and self.training.precision == "bfloat16"
+        kind = torch.device(self.device).type
+        return torch.autocast(kind, torch.bfloat16, enabled=low, cache_enabled=False)
 
     @property
     def outputs(self) -> int:

@@ -30,9 +30,9 @@ from fedkf.flower.orders import Numbers
 from fedkf.flower.settings import outgoing
 from fedkf.flower.sites import Sites, gather
 from fedkf.runs.assembly import Assembly
-from fedkf.runs.config import refuse_changes
 from fedkf.runs.experiment import Experiment, reporting_disk_errors
 from fedkf.runs.provenance import provenance
+from fedkf.runs.resuming import refuse_changes
 from fedkf.runs.setup import check_proxy, make_algorithm, named_proxy, prepare_proxy
 from fedkf.runs.stopping import complete
 from fedkf.runs.store import RunFolder

@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 
 SOURCE_MODELS = {"table": "mlp", "signals": "cnn1d"}
 """The model for a source whose samples are no images, unless one is named."""
-FREE_ON_RESUME = (
-    "engine.name",
-    "engine.workers",
-    "engine.address",
-    "federation.round_timeout",
-    "output.",
-)
-"""Keys that have no influence on results, so that they may change when a run is resumed."""
-LENGTH = ("federation.rounds", "federation.patience")
-"""Keys that say when a run ends, which may change then, too."""
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -183,6 +173,7 @@ def _with_algorithm(
             "a rule of its own in place of the mean; it must be norm or none"
         )
     check_task(config, kind)
+    check_training(config, kind)
     check_private(config, kind)
     if config.evaluation.personal != "none" and (kind.personal_models or not kind.shared_model):
         raise UserError(
@@ -210,6 +201,29 @@ def check_task(config: Config, kind: type[Algorithm]) -> None:
     if config.data.class_weights != "none" and not objective.find(task).labelled():
         raise UserError(f"data.class_weights: data.task {task} has no classes to weigh")
     check_metrics(config)
+
+
+def check_training(config: Config, kind: type[Algorithm]) -> None:
+    """Refuse local steps that the algorithm's rule does not reckon with."""
+    settings = config.federation
+    plain = {"optimizer": "sgd", "schedule": "constant", "clip": None}
+    for key, wanted in plain.items():
+        if kind.assumes_sgd and getattr(settings, key) != wanted:
+            raise UserError(
+                f"federation.{key} is {getattr(settings, key)!r}, but the rule of "
+                f"{config.algorithm.name} reckons with plain steps of SGD; it must be "
+                f"{'none' if wanted is None else wanted}"
+            )
+    if settings.optimizer != "sgd" and settings.momentum:
+        raise UserError(
+            f"federation.momentum is {settings.momentum:g}, but federation.optimizer "
+            f"{settings.optimizer} has its own; it must be 0"
+        )
+    if settings.precision != "float32" and config.privacy.on:
+        raise UserError(
+            f"federation.precision is {settings.precision!r}, but noise for privacy is "
+            "reckoned in float32; it must be float32"
+        )
 
 
 def _section(given: dict[str, Any], name: str) -> dict[str, Any]:
@@ -319,31 +333,3 @@ def _line(indent: str, key: str, value: Any, doc: str | None) -> str:
     text = text.removesuffix("...\n").strip()
     line = f"{indent}{key}: {text}"
     return f"{line:<34}  # {doc}" if doc else line
-
-
-SETTLED = (
-    *("data.mean", "data.std", "data.class_names", "data.partition", "data.clients"),
-    *("data.split", "data.scaling", "data.columns", "data.categories", "data.indicators"),
-)
-"""Keys that may be left open until the data is known."""
-
-
-def refuse_changes(old: Config, new: Config, done: int, settled: bool = True) -> None:
-    """A run is resumed with the configuration it began with, but for a few free keys.
-
-    It may have more rounds than it was to have, or fewer, but not fewer than are `done`.
-    """
-    if new.federation.rounds < done:
-        raise UserError(
-            f"federation.rounds is {new.federation.rounds} but the run has done {done} rounds; "
-            "what is done stays"
-        )
-    before, after = flatten(old), flatten(new)
-    for key in sorted(before.keys() | after.keys(), key=lambda k: (k != "algorithm.name", k)):
-        was, now = before.get(key), after.get(key)
-        open_ = not settled and (key in SETTLED or key == "generator.name")
-        if was != now and not open_ and not key.startswith(FREE_ON_RESUME + LENGTH):
-            raise UserError(
-                f"{key} is {now!r} but the run began with {was!r}; "
-                "resume it with its own configuration or choose another folder"
-            )

@@ -23,7 +23,7 @@ from fedkf.data.heterogeneity import measure
 from fedkf.data.source import Say
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.checkpoint import CheckpointFolder
-from fedkf.runs.config import flatten, refuse_changes
+from fedkf.runs.config import flatten
 from fedkf.runs.division import agreement
 from fedkf.runs.engines import check_engine, make_engine
 from fedkf.runs.groups import judge_groups
@@ -32,6 +32,7 @@ from fedkf.runs.personalize import data_of
 from fedkf.runs.privacy import check_scale
 from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise
+from fedkf.runs.resuming import refuse_changes
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import (
     Objects,

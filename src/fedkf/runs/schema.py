@@ -55,7 +55,21 @@ class FederationSettings(Section):
     batch_size: Count = Field(64, description="B, local batch size")
     lr: Positive = Field(0.01, description="η, learning rate of the local model")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of local SGD")
-    weight_decay: NotNegative = Field(0.0, description="of local SGD")
+    weight_decay: NotNegative = Field(0.0, description="of the local optimizer")
+    optimizer: Literal["sgd", "adam", "adamw"] = Field(
+        "sgd", description="of local training, new in every round: sgd, adam or adamw"
+    )
+    schedule: Literal["constant", "cosine", "linear", "step"] = Field(
+        "constant",
+        description="of lr over the rounds: constant, cosine or linear (towards 0), or step (a "
+        "tenth from half on, a hundredth from three quarters on)",
+    )
+    clip: Positive | None = Field(
+        None, description="largest norm of a local step's gradient; none means any"
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of passes in training; weights and evaluation stay float32"
+    )
     seed: Seed = Field(0, description="of initial weights, selection, batches and noise")
     evaluate_every: Count = Field(1, description="rounds; the last one is always evaluated")
     evaluate_clients: Count | None = Field(

@@ -263,6 +263,18 @@ class Known(Protocol):
     def class_names(self) -> Sequence[str]: ...
 
 
+def make_training(config: Config, sizes: Mapping[int, int]) -> Training:
+    """How clients of these sizes train."""
+    settings = config.federation
+    steps = settings.steps if isinstance(settings.steps, int) else None
+    if settings.steps == "equal":
+        steps = max(1, sum(sizes.values()) // (len(sizes) * settings.batch_size))
+    same = ("local_epochs", "batch_size", "lr", "momentum", "weight_decay", "rounds")
+    more = ("optimizer", "clip", "schedule", "precision")
+    given = {key: getattr(settings, key) for key in (*same, *more)}
+    return Training(steps_per_epoch=steps, **given)
+
+
 def make_task(
     config: Config,
     data: Known,
@@ -271,12 +283,6 @@ def make_task(
 ) -> Task:
     """The learning task that a settled configuration describes, tried out before it is used."""
     settings, generator, evaluation = config.federation, config.generator, config.evaluation
-    steps: int | None = None
-    if settings.steps == "equal":
-        held = sum(data.sizes.values())
-        steps = max(1, held // (len(data.sizes) * settings.batch_size))
-    elif isinstance(settings.steps, int):
-        steps = settings.steps
     samples = samples_for(generator.samples, data.shape)
     source = models.find("generator.samples", samples, SAMPLES)
     generation = make_generation(config, data.shape, given.generator)
@@ -285,14 +291,7 @@ def make_task(
         raise UserError(
             f"data.class_weights has {len(aim.weights)} numbers but there are {classes} classes"
         )
-    training = Training(
-        local_epochs=settings.local_epochs,
-        steps_per_epoch=steps,
-        batch_size=settings.batch_size,
-        lr=settings.lr,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-    )
+    training = make_training(config, data.sizes)
     private = make_privacy(config, data.sizes, training)
     task = Task(
         make_model=model_factory(config, data.shape, aim.outputs(classes), given.model),

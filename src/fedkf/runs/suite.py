@@ -22,8 +22,9 @@ from fedkf.core.scores import Numbers
 from fedkf.data.public import DATASETS
 from fedkf.metrics import METRICS
 from fedkf.runs import config as configuration
-from fedkf.runs.config import FREE_ON_RESUME, SETTLED, flatten
+from fedkf.runs.config import flatten
 from fedkf.runs.documents import read_yaml
+from fedkf.runs.resuming import FREE_ON_RESUME, SETTLED
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
