@@ -170,3 +170,30 @@ def test_the_command_names_the_headline_and_shows_every_site(
     assert "over the clients' balanced accuracy" in outcome.out
     assert "client 2" in outcome.out
     assert "AUROC %" in outcome.out
+
+
+def test_evaluate_finds_what_the_run_found_and_knows_all_metrics(tmp_path: Path) -> None:
+    result = trained("binary", one_class=True)
+    found = result.evaluate()
+    values = result.summary["sites"]["oca"]["values"]
+    assert found["metric"] == "auroc"
+    assert found["wlp"] == result.summary["readouts"]["oca"]["wlp"]
+    for k, client in enumerate(found["clients"]):
+        assert {name: client["metrics"][name] for name in values} == {
+            name: column[k] for name, column in values.items()
+        }
+        assert client["metrics"]["macro_f1"] is not None
+    assert [c["tested"] for c in found["classes"]] == np.sum(
+        result.summary["sites"]["oca"]["support"], axis=0
+    ).tolist()
+
+
+def test_evaluate_judges_tasks_without_classes() -> None:
+    for kind, metric in (("regression", "r2"), ("survival", "concordance")):
+        result = trained(kind)
+        found = result.evaluate()
+        assert found["metric"] == metric
+        assert found["amp"] == pytest.approx(result.summary["readouts"]["oca"]["amp"])
+        assert "classes" not in found
+        assert metric in str(result) or "R²" in str(result)
+        assert result._repr_html_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,8 @@ import typer
 
 from fedkf.cli.consoles import out, say, show
 from fedkf.cli.options import ObjectOption, ReadoutOption, RunArgument
-from fedkf.cli.tables import group_tables, percent, scores, table
+from fedkf.cli.tables import group_tables, percent, scores, spanned, table
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
 
 
 def evaluate(
@@ -47,15 +49,17 @@ def show_evaluation(result: dict[str, Any]) -> None:
     """Tables of clients and classes, then the metrics in a sentence."""
     gains = "gain" in result["clients"][0]
     more = ("against %", "gain") if gains else ()
-    rows = table("", "client", "tested", "accuracy %", *more)
+    shown = columns(result)
+    rows = table("", "client", "tested", *(metric.heading for metric in shown), *more)
     for c in result["clients"]:
         extra = (percent(c["against"]), percent(c["gain"], signed=True)) if gains else ()
-        rows.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]), *extra)
+        rows.add_row(c["name"], str(c["tested"]), *cells(shown, c), *extra)
     out.print(rows)
     if "holdout" in result:
-        held = table("held out: not trained on", "site", "tested", "accuracy %")
+        heads = [metric.heading for metric in shown]
+        held = table("held out: not trained on", "site", "tested", *heads)
         for c in result["holdout"]:
-            held.add_row(c["name"], str(c["tested"]), percent(c["accuracy"]))
+            held.add_row(c["name"], str(c["tested"]), *cells(shown, c))
         out.print(held)
     groups = {c: {result["readout"]: s} for c, s in result.get("groups", {}).items()}
     for made in group_tables(groups):
@@ -63,7 +67,9 @@ def show_evaluation(result: dict[str, Any]) -> None:
     if "amp" not in result:
         show("no client has test data")
         return
-    text = f"{result['readout'].upper()}: {scores(result)}"
+    metric = result.get("metric", ACCURACY)
+    over = "" if metric == ACCURACY else f", over the clients' {SITE_METRICS[metric].label}"
+    text = f"{result['readout'].upper()}{over}: {scores(result, metric)}"
     if "classes" in result:
         show_classes(result)
         sure = result["calibration"]
@@ -77,6 +83,26 @@ def show_evaluation(result: dict[str, Any]) -> None:
     show(text)
     if "mixtures" in result:
         show_mixtures(result["mixtures"])
+
+
+def columns(result: dict[str, Any]) -> list[SiteMetric]:
+    """The metrics that fit on a screen: the headline's, accuracy and what its classes hide.
+
+    `--json` has all of them.
+    """
+    first = result.get("metric", ACCURACY)
+    known = next((c["metrics"] for c in result["clients"] if "metrics" in c), {ACCURACY: None})
+    wanted = (first, ACCURACY, "balanced_accuracy", "auroc", "rmse", "r2", "concordance")
+    return [SITE_METRICS[name] for name in dict.fromkeys(wanted) if name in {ACCURACY, *known}]
+
+
+def cells(metrics: Sequence[SiteMetric], client: dict[str, Any]) -> list[str]:
+    """One client's values, the first with its interval where there is one."""
+    known = {ACCURACY: client["accuracy"], **client.get("metrics", {})}
+    first = metrics[0]
+    ends = client.get("intervals", {}).get(first.name)
+    rest = [metric.show(known.get(metric.name)) for metric in metrics[1:]]
+    return [spanned(first, known.get(first.name), ends), *rest]
 
 
 def show_classes(result: dict[str, Any]) -> None:

@@ -16,7 +16,8 @@ from fedkf.core.client import Reply
 from fedkf.core.federation import Observer
 from fedkf.core.personal import EVALUATIONS
 from fedkf.core.records import Round
-from fedkf.metrics import METRICS, PAPER
+from fedkf.metrics import PAPER
+from fedkf.metrics.sites import over
 
 
 class Progress(Observer):
@@ -116,7 +117,8 @@ def in_short(record: Round) -> str:
     parts = []
     for name, score in (record.readouts or {}).items():
         if score["amp"] is not None:
-            numbers = [f"{METRICS[k].label} {METRICS[k].show(score[k])}" for k in PAPER]
+            about = over(score.metric)
+            numbers = [f"{about[k].label} {about[k].show(score[k])}" for k in PAPER]
             judged = f" ({len(score.clients)} of {score.of} clients)" if score.of else ""
             parts.append(f"{name.upper()} {' '.join(numbers)}{judged}")
     return " | ".join(parts)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedkf.core.holdings import Partition
 from fedkf.core.records import Summary
-from fedkf.core.scores import Score, Sites
+from fedkf.core.scores import Score
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric, over
 
@@ -104,22 +104,21 @@ def sites_table(run: RunFolder) -> Table | None:
     for place, k in enumerate(sites.clients):
         holder = holders.clients[k]
         others = [metric.show(sites.values[metric.name][place]) for metric in known[1:]]
-        first = with_interval(known[0], sites, place)
+        ends = sites.intervals.get(known[0].name)
+        value = sites.values[known[0].name][place]
+        first = spanned(known[0], value, ends[place] if ends else None)
         made.add_row(holder.name, str(holder.test), first, *others)
     return made
 
 
-def with_interval(metric: SiteMetric, sites: Sites, place: int) -> str:
+def spanned(metric: SiteMetric, value: float | None, ends: Sequence[float | None] | None) -> str:
     """One client's value, and where it plausibly lies if that is known.
 
-    >>> sites = Sites({"auroc": [0.9]}, {"auroc": [(0.85, 0.94)]})
-    >>> with_interval(SITE_METRICS["auroc"], sites, 0)
+    >>> spanned(SITE_METRICS["auroc"], 0.9, (0.85, 0.94))
     '90.0 [85.0, 94.0]'
     """
-    text, ends = metric.show(sites.values[metric.name][place]), sites.intervals.get(metric.name)
-    if not ends or (span := ends[place]) is None:
-        return text
-    return f"{text} [{metric.show(span[0])}, {metric.show(span[1])}]"
+    text = metric.show(value)
+    return f"{text} [{metric.show(ends[0])}, {metric.show(ends[1])}]" if ends else text
 
 
 def group_tables(groups: Mapping[str, Mapping[str, Any]]) -> list[Table]:
@@ -168,8 +167,15 @@ def cost_table(rounds: Sequence[Round]) -> Table | None:
 
 def gain_table(gain: Gain) -> Table:
     """What federating gains each client over training alone."""
-    rows = table(f"gain of federating: {gain.title}", "client", "federated %", "alone %", "gain")
+    metric = SITE_METRICS[gain.metric]
+    what = "" if gain.metric == ACCURACY else f", {metric.label}"
+    unit = " %" if metric.percent else ""
+    heads = (f"federated{unit}", f"alone{unit}", "gain")
+    rows = table(f"gain of federating: {gain.title}{what}", "client", *heads)
     for name, a, b in zip(gain.names, gain.federated, gain.alone, strict=True):
         more = a - b if a is not None and b is not None else None
-        rows.add_row(name, percent(a), percent(b), percent(more, signed=True))
+        if more is not None and not metric.higher_is_better:
+            more = -more
+        sign = "+" if more is not None and more >= 0 else ""
+        rows.add_row(name, metric.show(a), metric.show(b), sign + metric.show(more))
     return rows

@@ -145,6 +145,13 @@ class Score(Numbers):
         return values
 
 
+def performance_of(score: Mapping[str, Any]) -> list[float | None]:
+    """Each client's value of what the metrics are over, of a score as JSON has it."""
+    named_ = score.get("metric", ACCURACY)
+    found: list[float | None] = score["accuracy"]
+    return found if named_ == ACCURACY else score["sites"]["values"][named_]
+
+
 @dataclass(frozen=True)
 class Best(Numbers):
     """The numbers of the round with the best AMP."""

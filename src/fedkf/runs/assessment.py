@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedkf.data.federated import FederatedData, as_floats
 from fedkf.data.source import Say, Source
 from fedkf.data.targets import Targets
 from fedkf.metrics import METRICS
-from fedkf.metrics.sites import judgement
+from fedkf.metrics.sites import ACCURACY, judgement
 from fedkf.runs.comparison import trained_alone
 from fedkf.runs.evaluation import Group, evaluate
 from fedkf.runs.groups import by_groups
@@ -46,10 +46,11 @@ def assess(
         result = own_models(folder, readout)
     else:
         trained = load(run, readout)
-        result = judge(trained, data, lambda: own_data(folder, say), say)
+        metric = headline(folder)
+        result = judge(trained, data, lambda: own_data(folder, say), say, metric)
         held = held_data(folder) if data is None else None
         if held is not None:
-            judged = evaluate(trained.model, tested_groups(held), trained.class_names)
+            judged = asked(trained, trained.model, tested_groups(held), metric)
             result["holdout"] = judged["clients"]
     return {"run": str(run), "readout": readout, **result}
 
@@ -59,23 +60,39 @@ def judge(
     data: Any,
     own: Callable[[], FederatedData],
     say: Say = lambda text: None,
+    metric: str | None = None,
 ) -> dict[str, Any]:
     """What a model does for each client and class: on new data, or on its own clients' test part.
 
     New data is a path, or whatever `fedkf.run` takes as `clients` or `dataset`.
     """
     if data is not None:
-        return evaluate(trained, new_groups(trained, data, say), trained.class_names)
+        return asked(trained, trained, new_groups(trained, data, say), metric)
     mine = own()
-    result = evaluate(trained.model, tested_groups(mine), trained.class_names)
-    metric = judgement(trained.objective.targets, None, None).metric
-    if scores := by_groups(trained.model, mine, trained.objective, metric):
+    result = asked(trained, trained.model, tested_groups(mine), metric)
+    over = judgement(trained.objective.targets, None, metric).metric
+    if scores := by_groups(trained.model, mine, trained.objective, over):
         result["groups"] = {column: found.as_json() for column, found in scores.items()}
     return result
 
 
+def asked(
+    trained: Trained, model: torch.nn.Module, groups: Sequence[Group], metric: str | None
+) -> dict[str, Any]:
+    """What a model does for groups of samples that are prepared for it."""
+    return evaluate(model, groups, trained.class_names, trained.objective, metric)
+
+
+def headline(folder: RunFolder) -> str | None:
+    """The metric that a run asked to be judged by, if it said so."""
+    config = folder.config()
+    return None if config is None else config.evaluation.metric
+
+
 def add_mixtures(result: dict[str, Any], count: int) -> None:
     """Add how random mixtures of the clients would fare, where any was tested."""
+    if result.get("metric", ACCURACY) != ACCURACY:
+        raise UserError("--mixtures mixes accuracies; this run is judged by another metric")
     if "amp" in result:
         accuracies = [c["accuracy"] for c in result["clients"]]
         sizes = [c["tested"] for c in result["clients"]]
@@ -90,7 +107,13 @@ def own_models(folder: RunFolder, readout: str) -> dict[str, Any]:
         {"name": clients[k]["name"], "tested": clients[k]["test"], "accuracy": accuracy}
         for k, accuracy in zip(score["clients"], score["accuracy"], strict=True)
     ]
-    return {**{key: score[key] for key in METRICS if key in score}, "clients": rows}
+    sites = score.get("sites", {})
+    for place, row in enumerate(rows):
+        for key, lists in (("metrics", sites.get("values")), ("intervals", sites.get("intervals"))):
+            if lists:
+                row[key] = {name: values[place] for name, values in lists.items()}
+    said = {key: score[key] for key in (*METRICS, "metric") if key in score}
+    return {**said, "clients": rows}
 
 
 def own_data(folder: RunFolder, say: Say, given: Source | None = None) -> FederatedData:

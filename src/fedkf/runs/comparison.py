@@ -10,6 +10,8 @@ from typing import Any
 
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.scores import performance_of
+from fedkf.metrics.sites import ACCURACY
 from fedkf.runs.store import RunFolder
 
 
@@ -21,12 +23,13 @@ def trained_alone(folder: RunFolder) -> bool:
 
 @dataclass(frozen=True)
 class Gain:
-    """The clients' accuracies with and without the others, under one readout."""
+    """What the clients are judged by, with and without the others, under one readout."""
 
     title: str
     names: Sequence[str]
     federated: Sequence[float | None]
     alone: Sequence[float | None]
+    metric: str = ACCURACY
 
 
 def gains(run: RunFolder) -> list[Gain]:
@@ -56,12 +59,14 @@ def _gains(local: RunFolder, federated: RunFolder) -> list[Gain]:
     there = local.rounds()[-1]["readouts"]
     found = []
     for readout, score in federated.rounds()[-1]["readouts"].items():
-        if readout not in there:
+        other, metric = there.get(readout), score.get("metric", ACCURACY)
+        if other is None or other.get("metric", ACCURACY) != metric:
             continue  # an algorithm may judge models of its own, beside the two
-        own = dict(zip(there[readout]["clients"], there[readout]["accuracy"], strict=True))
+        own = dict(zip(other["clients"], performance_of(other), strict=True))
         title = f"{federated.path.name} ({readout.upper()}) over {local.path.name}"
         names = [clients[k]["name"] for k in score["clients"]]
-        found.append(Gain(title, names, score["accuracy"], [own.get(k) for k in score["clients"]]))
+        alone = [own.get(k) for k in score["clients"]]
+        found.append(Gain(title, names, performance_of(score), alone, metric))
     return found
 
 

@@ -7,7 +7,8 @@ from html import escape
 from typing import Any
 
 from fedkf.core.records import Round
-from fedkf.metrics import METRICS, PAPER
+from fedkf.metrics import PAPER
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, over
 
 WIDTH, HEIGHT = 360, 120
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
@@ -15,7 +16,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 def rows_of(summary: Mapping[str, Any]) -> list[list[str]]:
     """A row of headings, then one per readout; the paper's metrics, so that it stays narrow."""
-    metrics = [METRICS[name] for name in PAPER]
+    about = over(summary.get("metric", ACCURACY))
+    metrics = [about[name] for name in PAPER]
     rows = [["readout", *(metric.heading for metric in metrics)]]
     for readout, score in summary["readouts"].items():
         rows.append([readout.upper(), *(metric.show(score.get(metric.name)) for metric in metrics)])
@@ -28,7 +30,9 @@ def title(summary: Mapping[str, Any], rounds: Sequence[Round]) -> str:
     clients = max((len(s.clients) for s in (rounds[-1].readouts or {}).values()), default=0)
     told = f", {clients} clients" if clients else ""
     word = "round" if count == 1 else "rounds"
-    return f"{summary['algorithm']}: {count} {word}, seed {summary['seed']}{told}"
+    metric = summary.get("metric", ACCURACY)
+    judged = "" if metric == ACCURACY else f", by {SITE_METRICS[metric].label}"
+    return f"{summary['algorithm']}: {count} {word}, seed {summary['seed']}{told}{judged}"
 
 
 def as_text(summary: Mapping[str, Any], rounds: Sequence[Round]) -> str:
@@ -57,48 +61,57 @@ def as_html(
     )
 
 
+def measured(rounds: Sequence[Round]) -> str:
+    """What of the clients the numbers are over."""
+    return next((s.metric for s in (rounds[-1].readouts or {}).values()), ACCURACY)
+
+
 def curves(rounds: Sequence[Round]) -> str:
     """AMP (solid) and WLP (dashed) of each readout over the rounds."""
     scored = [r for r in rounds if r.readouts]
-    if len(scored) < 2:
+    metric = measured(rounds)
+    if len(scored) < 2 or not SITE_METRICS[metric].percent:
         return ""
     first, last = scored[0].round, scored[-1].round
     lines, legend = [], []
     for number, readout in enumerate(scored[-1].readouts or {}):
         colour = COLOURS[number % len(COLOURS)]
-        for metric, dash in (("amp", ""), ("wlp", ' stroke-dasharray="4 3"')):
+        for name, dash in (("amp", ""), ("wlp", ' stroke-dasharray="4 3"')):
             points = []
             for r in scored:
                 score = (r.readouts or {}).get(readout)
-                value = None if score is None else score[metric]
+                value = None if score is None else score[name]
                 if value is not None:
                     x = WIDTH * (r.round - first) / (last - first)
-                    points.append(f"{x:.1f},{HEIGHT * (1 - value):.1f}")
+                    points.append(f"{x:.1f},{HEIGHT * (1 - max(0.0, value)):.1f}")
             line = f'<polyline fill="none" stroke="{colour}" points="{" ".join(points)}"{dash}/>'
             lines.append(line)
         legend.append(f'<span style="color:{colour}">{escape(readout.upper())}</span>')
-    words = f"accuracy, rounds {first} to {last}: average (solid) and worst client (dashed)"
+    label = SITE_METRICS[metric].label
+    words = f"{label}, rounds {first} to {last}: average (solid) and worst client (dashed)"
     return picture("".join(lines), f"{words}; {' '.join(legend)}")
 
 
 def bars(rounds: Sequence[Round], names: Sequence[str]) -> str:
-    """The accuracy of every client under the last round's overall model, worst first."""
+    """What every client gets from the last round's overall model, worst first."""
+    metric = SITE_METRICS[measured(rounds)]
     scores = rounds[-1].readouts or {}
     score = scores.get("oca") or next(iter(scores.values()), None)
-    pairs = [] if score is None else zip(score.clients, score.accuracy, strict=True)
+    pairs = [] if score is None else zip(score.clients, score.performance, strict=True)
     known = sorted((a, k) for k, a in pairs if a is not None)
-    if not known:
+    if not known or not metric.percent:
         return ""
     step = WIDTH / len(known)
     drawn = []
     for place, (accuracy, client) in enumerate(known):
         name = names[client] if client < len(names) else f"client {client}"
+        height = HEIGHT * max(0.0, accuracy)
         drawn.append(
-            f'<rect x="{place * step:.1f}" y="{HEIGHT * (1 - accuracy):.1f}" '
-            f'width="{max(0.5, step - 1):.1f}" height="{HEIGHT * accuracy:.1f}" '
+            f'<rect x="{place * step:.1f}" y="{HEIGHT - height:.1f}" '
+            f'width="{max(0.5, step - 1):.1f}" height="{height:.1f}" '
             f'fill="{COLOURS[0]}"><title>{escape(name)}: {100 * accuracy:.1f} %</title></rect>'
         )
-    return picture("".join(drawn), "accuracy of every client, the worst first")
+    return picture("".join(drawn), f"{metric.label} of every client, the worst first")
 
 
 def picture(content: str, caption: str) -> str:

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedkf import metrics
+from fedkf.core.evaluation import outputs, right
+from fedkf.core.objective import Classification, Objective
+from fedkf.core.tally import tally
+from fedkf.metrics import PAPER
+from fedkf.metrics.intervals import interval
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, Judgement, judgement, summary_of, value
 
 BINS = 15
 
@@ -17,33 +22,66 @@ Group = tuple[str, torch.Tensor, torch.Tensor]
 
 
 def evaluate(
-    model: torch.nn.Module, groups: Sequence[Group], class_names: Sequence[str]
+    model: torch.nn.Module,
+    groups: Sequence[Group],
+    class_names: Sequence[str],
+    objective: Objective | None = None,
+    metric: str | None = None,
 ) -> dict[str, Any]:
-    """Accuracy per client and per class, confusion and calibration."""
-    clients: list[dict[str, Any]] = []
-    every_p, every_y = [], []
-    for name, x, y in groups:
-        if not len(y):
-            clients.append({"name": name, "tested": 0, "accuracy": None})
-            continue
-        with torch.no_grad():
-            p = torch.cat([model(part).softmax(1) for part in x.split(256)])
-        accuracy = (p.argmax(1) == y).double().mean().item()
-        clients.append({"name": name, "tested": len(y), "accuracy": accuracy})
-        every_p.append(p)
-        every_y.append(y)
-    if not every_p:
+    """Every metric of each client; for classes also accuracy per class, confusion, calibration.
+
+    Samples are here, so that there is nothing to disclose: all that the task has is computed.
+    """
+    aim = objective or Classification()
+    fitting = [name for name, about in SITE_METRICS.items() if aim.targets in about.targets]
+    judged = judgement(aim.targets, fitting, metric)
+    found = [outputs(model, x) if len(y) else torch.zeros(0) for _, x, y in groups]
+    clients = [
+        client_row(k, groups[k], made, (aim, judged, len(class_names)))
+        for k, made in enumerate(found)
+    ]
+    tested = [c["tested"] for c in clients]
+    if not any(tested):
         return {"clients": clients}
-    p, y = torch.cat(every_p), torch.cat(every_y)
+    performance = [c["metrics"].get(judged.metric) if c["tested"] else None for c in clients]
+    numbers = summary_of(judged.metric, performance, tested)
+    result: dict[str, Any] = {name: numbers[name] for name in PAPER}
+    if judged.metric != ACCURACY:
+        result["metric"] = judged.metric
+    if not aim.labelled():
+        return {**result, "clients": clients}
+    p = aim.logits(torch.cat([made for made in found if len(made)])).softmax(1)
+    y = torch.cat([y for _, _, y in groups]).long()
+    return {**result, "clients": clients, **of_classes(p, y, class_names)}
+
+
+def client_row(
+    number: int, group: Group, made: torch.Tensor, how: tuple[Objective, Judgement, int]
+) -> dict[str, Any]:
+    """What the model does for one client."""
+    name, _, y = group
+    aim, judged, classes = how
+    if not len(y):
+        return {"name": name, "tested": 0, "accuracy": None}
+    hits = right(made, y, aim)
+    said = tally(made, y, aim, judged.statistics, classes)
+    statistics = {key: tensor.numpy() for key, tensor in said.items()}
+    statistics["counts"] = np.array([len(y), int(hits.sum())])
+    random = np.random.default_rng(number)
+    return {
+        "name": name,
+        "tested": len(y),
+        "accuracy": hits.double().mean().item() if aim.labelled() else None,
+        "metrics": {m.name: value(m, statistics) for m in judged.scalars},
+        "intervals": {m.name: interval(m, statistics, random)[0] for m in judged.scalars},
+    }
+
+
+def of_classes(p: torch.Tensor, y: torch.Tensor, class_names: Sequence[str]) -> dict[str, Any]:
+    """How well each class is known over all clients, what it is taken for, and how surely."""
     confusion = np.zeros((len(class_names), len(class_names)), dtype=np.int64)
     np.add.at(confusion, (y.numpy(), p.argmax(1).numpy()), 1)
-    accuracies = [c["accuracy"] for c in clients]
-    sizes = [c["tested"] for c in clients]
     return {
-        "amp": metrics.amp(accuracies, sizes),
-        "fm": metrics.fm(accuracies),
-        "wlp": metrics.wlp(accuracies),
-        "clients": clients,
         "classes": [
             {
                 "name": name,

@@ -19,7 +19,7 @@ from fedkf.metrics.sites import ACCURACY
 from fedkf.runs.assessment import judge
 from fedkf.runs.display import as_html, as_text
 from fedkf.runs.schema import Config
-from fedkf.runs.setup import Objects, model_factory
+from fedkf.runs.setup import Objects, make_objective, model_factory
 from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, read_card, read_weights
 
@@ -87,7 +87,8 @@ class Result:
     def evaluate(self, data: Any = None, readout: str = "oca") -> dict[str, Any]:
         """What the model does for each client and class: see `fedkf.evaluate`."""
         trained = self.trained(readout, "evaluate")
-        return {"run": str(self.folder), "readout": readout, **judge(trained, data, self.data)}
+        result = judge(trained, data, self.data, metric=self.summary.get("metric"))
+        return {"run": str(self.folder), "readout": readout, **result}
 
     def __repr__(self) -> str:
         return as_text(self.summary, self.rounds)
@@ -117,7 +118,8 @@ def read_result(
     card = read_card(run / "models")
     paths = sorted((run / "models").glob("*.safetensors"))
     weights = {path.stem: read_weights(path, card) for path in paths}
-    make = model_factory(config, tuple(card["shape"]), len(card["class_names"]), given.model)
+    outputs = make_objective(config).outputs(len(card["class_names"]))
+    make = model_factory(config, tuple(card["shape"]), outputs, given.model)
     summary = run.read_json("summary.json")
     return Result(run.path, run.rounds(), summary, weights, make, card, data)
 

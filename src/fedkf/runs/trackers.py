@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,10 @@ def scalars(record: Round) -> Iterator[tuple[str, float]]:
         for metric, value in score.values.items():
             if value is not None:
                 yield f"{readout}/{metric}", value
+        for metric, values in score.sites.values.items():
+            known = [value for value in values if value is not None]
+            if known:
+                yield f"{readout}/mean {metric} of clients", math.fsum(known) / len(known)
     parts = {"loss": record.losses, "bytes": record.bytes, "seconds": record.seconds}
     for name, part in parts.items():
         for key, value in part.items():
@@ -93,9 +98,10 @@ class TensorBoard(Observer):
         for name, value in scalars(record):
             self.writer.add_scalar(name, value, record.round)
         for readout, score in (record.readouts or {}).items():
-            known = np.array([a for a in score.accuracy if a is not None])
-            if len(known):
-                self.writer.add_histogram(f"{readout}/accuracy of clients", known, record.round)
+            for metric, values in {"accuracy": score.accuracy, **score.sites.values}.items():
+                known = np.array([value for value in values if value is not None])
+                if len(known):
+                    self.writer.add_histogram(f"{readout}/{metric} of clients", known, record.round)
         self.writer.flush()
 
     def run_ended(self) -> None:

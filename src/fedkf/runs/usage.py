@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedkf.core.errors import UserError, nearest
 from fedkf.data.datasets import from_object
 from fedkf.data.targets import Targets
-from fedkf.runs.assessment import judge, own_data
+from fedkf.runs.assessment import headline, judge, own_data
 from fedkf.runs.prediction import shared_model
 from fedkf.runs.result import Result
 from fedkf.runs.store import RunFolder
@@ -52,7 +52,8 @@ def evaluate(
             source = from_object(clients, targets=Targets(trained.objective.name))
         return own_data(folder, lambda text: None, source)
 
-    return {"run": str(run), "readout": readout, **judge(trained, data, own)}
+    result = judge(trained, data, own, metric=headline(folder))
+    return {"run": str(run), "readout": readout, **result}
 
 
 def export(
