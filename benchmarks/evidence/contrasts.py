@@ -92,12 +92,16 @@ def contrast(other: Model, base: Model) -> Contrast | None:
 def client_gains(
     matched: Sequence[tuple[Finished, Finished]], base: str, other: str
 ) -> dict[tuple[str, int], float]:
-    """By how much each client's accuracy is larger, its mean over the seeds of one partition."""
+    """By how much each client's accuracy is larger, its mean over the seeds of one partition.
+
+    Natural clients are the same ones whatever the seed of the division.
+    """
     found: dict[tuple[str, int], list[float]] = {}
     for one, two in matched:
         before, after = accuracies(one, base), accuracies(two, other)
         for client in before.keys() & after.keys():
-            found.setdefault((two.pairing[0], client), []).append(after[client] - before[client])
+            who = "" if two.config.data.partition == "natural" else two.pairing[0]
+            found.setdefault((who, client), []).append(after[client] - before[client])
     return {key: sum(gains) / len(gains) for key, gains in sorted(found.items())}
 
 

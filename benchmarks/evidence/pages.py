@@ -19,6 +19,7 @@ PAGES = (
     "docs/fidelity.md",
 )
 """Pages that may hold blocks."""
+SCORES = "scores-"
 BLOCK = re.compile(r"(<!-- begin (\S+) -->\n)(.*?)(<!-- end \2 -->)", re.DOTALL)
 
 BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
@@ -58,12 +59,22 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
 """What may stand between marks, by name."""
 
 
+def block(name: str, evidence: Evidence) -> str:
+    """What a block holds; `scores-FOLDER` is the plain table of any folder of records."""
+    if name in BLOCKS:
+        return BLOCKS[name](evidence).strip()
+    folder = name.removeprefix(SCORES)
+    if folder != name and folder in evidence.folders():
+        return tables.scores(evidence.settings(folder))
+    raise SystemExit(f"there is no block {name!r}; evidence/pages.py lists them")
+
+
 def filled(text: str, evidence: Evidence) -> str:
     """A page with every block anew."""
 
     def fresh(found: re.Match[str]) -> str:
         begin, name, _, end = found.groups()
-        return f"{begin}\n{BLOCKS[name](evidence).strip()}\n\n{end}"
+        return f"{begin}\n{block(name, evidence)}\n\n{end}"
 
     return BLOCK.sub(fresh, text)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from evidence.markdown import table
+from evidence.markdown import listed, table
 from evidence.reading import Evidence
 from evidence.tables import LETTERS
 from fedkf.paper import analyses, experiments, findings, pace, speed
@@ -128,4 +128,18 @@ def found(evidence: Evidence) -> str:
         [f"{name}: {own.claim}", *(f"{v.verdict}, {v.counts}" for v in (theirs, own))]
         for name, (theirs, own) in verdicts(evidence).items()
     ]
-    return table(["finding", "by the paper's numbers", "by our runs on letters"], rows)
+    made = table(["finding", "by the paper's numbers", "by our runs on letters"], rows)
+    return f"{made}\n\n{otherwise(evidence)}"
+
+
+def otherwise(evidence: Evidence) -> str:
+    """The findings on which our runs and the paper's numbers decide differently."""
+    both = verdicts(evidence)
+    decided = [name for name, (_, own) in both.items() if own.verdict in ("holds", "fails")]
+    differ = [name for name in decided if both[name][0].verdict != both[name][1].verdict]
+    if not decided:
+        return "None is decided by our runs yet: missing runs could still change each answer."
+    told = f"Of {listed(decided)}, which our runs decide, "
+    if not differ:
+        return f"{told}all come out as they do by the paper's own numbers."
+    return f"{told}{listed(differ)} come{'s' if len(differ) == 1 else ''} out otherwise."

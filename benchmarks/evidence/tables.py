@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from evidence.contrasts import NONE, Model, contrast, shown
 from evidence.markdown import both, listed, percent, table, thousandths
 from evidence.reading import SITES, UNCHANGED, Evidence, Setting, hours
+from fedkf.metrics.sites import SITE_METRICS
 from fedkf.paper.published import COMPARED
 from fedkf.paper.sites import ALONE
 from fedkf.paper.tables import Cell, Column, show
 from fedkf.runs.collect import PERSONAL, READOUTS
+from fedkf.runs.judging import judgement_of
 
 WAYS = (("amp", "AMP, %"), ("fm", "FM, ×10⁻³"), ("wlp", "WLP, %"))
 COLUMNS = {
@@ -88,7 +90,7 @@ def sites(evidence: Evidence) -> str:
     settings = evidence.settings(SITES)
     if not any(one.runs for one in settings):
         return NOTHING
-    across = [where for where, members in places(settings).items() if any(m.runs for m in members)]
+    across = {one.where: judged_by(one) for one in settings if one.runs}
     rows: dict[str, dict[str, str]] = {}
     for one in settings:
         for readout in readouts_of(one):
@@ -96,7 +98,13 @@ def sites(evidence: Evidence) -> str:
             values = both([percent(model.mean(metric)) for metric in ("amp", "wlp")])
             rows.setdefault(model.name, {})[one.where] = values
     cells = [[name, *(own.get(where, NONE) for where in across)] for name, own in rows.items()]
-    return table(["AMP / WLP, %", *across], [row for row in cells if set(row[1:]) != {NONE}])
+    head = ["AMP / WLP, %", *(f"{where}, {by}" for where, by in across.items())]
+    return table(head, [row for row in cells if set(row[1:]) != {NONE}])
+
+
+def judged_by(setting: Setting) -> str:
+    """What of each site AMP and WLP are over."""
+    return SITE_METRICS[judgement_of(setting.runs[0].config).metric].label
 
 
 def rivals(evidence: Evidence) -> str:

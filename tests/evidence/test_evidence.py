@@ -21,14 +21,19 @@ from fedkf.runs.suite import Finished
 
 
 def record(
-    folder: Path, name: str, oca: Sequence[float], seed: int = 0, **settings: Any
+    folder: Path,
+    name: str,
+    oca: Sequence[float],
+    seed: int = 0,
+    digest: str = "d",
+    **settings: Any,
 ) -> Finished:
     """A finished run of one round whose clients end with these accuracies; ACA's are 0.1 lower."""
     path = folder / name
     path.mkdir(parents=True)
     overrides = {"federation.rounds": 1, "federation.seed": seed, "engine.workers": 0, **settings}
     config = resolve(read("digits")[0], overrides)
-    RunFolder(path).write_config(config, {"data_sha256": "d"})
+    RunFolder(path).write_config(config, {"data_sha256": digest})
     readouts = {}
     for readout, accuracy in (("oca", list(oca)), ("aca", [a - 0.1 for a in oca])):
         mean = sum(accuracy) / len(accuracy)
@@ -74,6 +79,20 @@ def test_a_difference_is_between_runs_of_one_seed_and_over_the_clients(tmp_path:
     assert alone.seeds == 3
 
 
+def test_a_natural_client_is_one_client_whatever_the_seed_of_the_division(tmp_path: Path) -> None:
+    def runs(name: str, value: float, **settings: Any) -> Setting:
+        seeds = ((k, {"data.seed": k, **settings}) for k in (0, 1))
+        found = [record(tmp_path, f"{name}{k}", [value] * 4, k, f"d{k}", **s) for k, s in seeds]
+        return setting(*found)
+
+    natural = {"data.source": "har", "data.partition": "natural"}
+    for name, settings, clients in (("dealt", {}, 8), ("natural", natural, 4)):
+        pair = [Model(runs(f"{name}{v}", v, **settings), "oca") for v in (0.6, 0.5)]
+        found = contrast(pair[0], pair[1])
+        assert found is not None
+        assert found.count == clients
+
+
 def test_verdicts_follow_from_seeds_where_there_are_three_and_else_from_clients() -> None:
     clients = Difference(0.05, 20, (0.01, 0.09))
     seeds = Difference(0.05, 3, (-0.01, 0.11))
@@ -101,10 +120,11 @@ def test_a_run_that_is_in_no_suite_tells_by_its_name_what_it_is(tmp_path: Path) 
 @pytest.fixture
 def evidence(tmp_path: Path) -> Evidence:
     """Two attempts, each with two seeds, and the runs of a suite of one."""
+    plain = {"algorithm.name": "fedavg"}
     for seed in (0, 1):
         record(tmp_path / "results/search", f"letters,beta=0,seed={seed}", [0.4, 0.6], seed)
         record(tmp_path / "results/search", f"letters,seed={seed}", [0.5, 0.7 + seed / 10], seed)
-    record(tmp_path / "results/rivals", "fedavg,seed=0", [0.5], 0, **{"algorithm.name": "fedavg"})
+    record(tmp_path / "results/rivals", "fedavg,seed=0", [0.5], 0, "d", **plain)
     record(tmp_path / "results/rivals", "fedkf,seed=0", [0.6], 0)
     steps = {"load": 0.1, "steps": {"fedavg": 1.0, "fedkf": 2.9}}
     (tmp_path / "results/rivals/steps.json").write_text(json.dumps(steps))
@@ -144,6 +164,13 @@ def test_only_what_stands_between_marks_is_written_anew(evidence: Evidence) -> N
     assert fresh.endswith("\n\n<!-- end rivals -->\nby hand\n")
     assert "old" not in fresh
     assert pages.filled(fresh, evidence) == fresh
+
+
+def test_any_folder_of_records_has_a_block_of_its_scores(evidence: Evidence) -> None:
+    page = pages.filled("<!-- begin scores-rivals -->\n<!-- end scores-rivals -->", evidence)
+    assert "| FedKF (OCA) | 60.0 | 10.0 | 60.0 | 1 |" in page
+    with pytest.raises(SystemExit, match="no block 'nothing'"):
+        pages.filled("<!-- begin nothing -->\n<!-- end nothing -->", evidence)
 
 
 def test_without_any_variant_of_fedkf_nothing_is_advised(evidence: Evidence) -> None:
