@@ -177,6 +177,16 @@ def test_nothing_else_reaches_the_samples() -> None:
         client.loss(x, y)  # a second look would cost twice
 
 
+def test_a_turn_has_no_more_steps_than_it_pays_for() -> None:
+    client = make_client(samples(20), Mechanism(1.0, 0.5, 2))
+    client.start(START)
+    for x, y in client.batches():
+        client.loss(x, y)
+    x, y = next(client.batches())
+    with pytest.raises(Withheld):
+        client.loss(x, y)
+
+
 def test_the_loss_on_the_samples_is_not_among_what_is_sent() -> None:
     client = make_client(samples(20), Mechanism(1.0, 0.5, 2))
     move(client)

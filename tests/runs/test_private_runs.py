@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,8 +12,10 @@ import pytest
 from conftest import Outcome, Settings, Unsteady, make_client, model_bytes
 
 import fedkf
+from fedkf import algorithms
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
+from fedkf.runs.privacy import check_algorithm
 
 
 def with_keys(settings: Settings, **sections: dict[str, Any]) -> Settings:
@@ -95,7 +98,7 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
     private: Settings,
 ) -> None:
     del private["algorithm"]
-    with pytest.raises(UserError, match="Curious is refused: its clients use their samples"):
+    with pytest.raises(UserError, match="Curious is refused: it does not promise"):
         fedkf.run(private, algorithm=Curious())
     with pytest.raises(fedkf.FedkfError, match=r"reached through client\.loss alone"):
         fedkf.run(private, algorithm=Lying())
@@ -115,8 +118,8 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         ("algorithm.name", "qffl", "qffl is refused: it sends local_loss"),
         ("algorithm.name", "ccvr", "ccvr is refused: it sends"),
         ("algorithm.name", "afl", "afl is refused"),
-        ("algorithm.name", "fedkf+", "fedkf+ is refused: its clients use their samples"),
-        ("algorithm.name", "fedlc", "fedlc is refused: its clients use their samples"),
+        ("algorithm.name", "fedkf+", "fedkf+ is refused: it does not promise"),
+        ("algorithm.name", "fedlc", "fedlc is refused: it does not promise"),
         ("algorithm.name", "scaffold", "scaffold is refused"),
         ("algorithm.name", "local", "local is refused"),
         ("generator.samples", "warp", "generator.samples warp is refused"),
@@ -190,3 +193,31 @@ def test_a_unit_that_the_source_cannot_tell_is_refused(private: Settings) -> Non
         fedkf.run(digits)
     with pytest.raises(UserError, match=r"data\.unit is what privacy protects"):
         fedkf.run({**digits, "privacy": {}})
+
+
+def test_who_may_run_under_privacy_is_known() -> None:
+    """Whoever adds an algorithm decides; it is refused until it says that it may."""
+    fine = []
+    for name in algorithms.names():
+        with contextlib.suppress(UserError):
+            check_algorithm(name, algorithms.get(name))
+            fine.append(name)
+    assert fine == [
+        *("fedadam", "fedavg", "fedavgm", "feddf", "fedexp", "fedkf", "fedkf-", "fedmgda"),
+        *("fedprox", "fedstale", "fedvarp", "fedyogi", "mifa"),
+    ]
+
+
+class Twice(fedkf.Algorithm):
+    """Asks for two turns in a round, of which one is paid for."""
+
+    name: ClassVar[str] = "twice"
+
+    def round(self, server: Any, state: Payload) -> Payload:
+        return super().round(server, super().round(server, state))
+
+
+def test_a_second_turn_in_a_round_is_refused(private: Settings) -> None:
+    del private["algorithm"]
+    with pytest.raises(UserError, match="Twice is refused"):
+        fedkf.run(private, algorithm=Twice())

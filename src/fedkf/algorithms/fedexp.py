@@ -19,6 +19,7 @@ class FedExP(Algorithm):
     """w ← w − η Δ, Δ = Σ p_k Δ_k, η = max(1, Σ p_k ‖Δ_k‖² / 2(‖Δ‖² + ε)), Δ_k = w − w_k."""
 
     name: ClassVar[str] = "fedexp"
+    private: ClassVar[bool] = True
     epsilon: float = option(0.001, "ε, which keeps steps short near the end", at_least=0)
     readout: str = option(
         "mean",

@@ -25,6 +25,7 @@ class FedAvgM(Algorithm):
     """v ← β v + Δ, w ← w + η v."""
 
     name: ClassVar[str] = "fedavgm"
+    private: ClassVar[bool] = True
     beta: float = option(0.9, "momentum of the server", at_least=0, at_most=1)
     server_lr: float = option(1.0, "learning rate of the server", above=0)
 
@@ -49,6 +50,7 @@ class FedAdam(FedAvgM):
     """m ← β₁ m + (1 − β₁) Δ, v ← β₂ v + (1 − β₂) Δ², w ← w + η m / (√v + τ)."""
 
     name: ClassVar[str] = "fedadam"
+    private: ClassVar[bool] = True
     beta: float = option(0.9, "β₁, of the first moment", at_least=0, at_most=1)
     beta2: float = option(0.99, "β₂, of the second moment", at_least=0, at_most=1)
     server_lr: float = option(0.01, "learning rate of the server", above=0)

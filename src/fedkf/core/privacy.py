@@ -171,6 +171,8 @@ class PrivateSamples:
     chance: Chance
     released: dict[str, Tensor] = field(default_factory=dict)
     """The last noisy gradient."""
+    opened: list[int] = field(default_factory=list)
+    """The sizes of the batches that were opened in this turn, of which it pays for so many only."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -188,9 +190,10 @@ class PrivateSamples:
 
     def loss(self, model: nn.Module, function: Callable[..., Tensor], batch: object) -> Tensor:
         """A loss of value 0 whose gradient is the noisy one, however it is used further."""
-        if not isinstance(batch, Sealed):
+        if not isinstance(batch, Sealed) or len(self.opened) == self.mechanism.steps:
             raise Withheld
         index = batch.open()
+        self.opened.append(len(index))
         shares = None
         if self.units is not None:  # a unit counts once, as the mean of its clipped samples
             own = self.units[index]

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 SPARE = 1.25
 """Times the rounds that a client is in on average: how many the noise is calibrated for."""
-ON_CLIENTS = (
+OF_CLIENTS = (
     *("local_update", "local_loss", "samples", "train_generator", "generator_loss"),
-    *("evaluate", "personal", "evaluate_personal"),
+    *("evaluate", "personal", "evaluate_personal", "start", "round", "finish"),
 )
-"""The methods of an algorithm that run where the samples are."""
+"""The methods of an algorithm that run where the samples are, or ask clients for a turn."""
 
 
 class PrivacySettings(Section):
@@ -108,8 +108,8 @@ def check_algorithm(name: str, kind: type[Algorithm]) -> None:
         raise refused(name, f"it sends {' and '.join(kind.discloses)} without noise")
     if kind.client_steps != algorithm.Algorithm.client_steps:
         raise refused(name, "it asks clients for more than training and evaluation")
-    if not continues(kind, ON_CLIENTS, "private") or not kind.shared_model:
-        raise refused(name, "its clients use their samples in other ways than the local loss")
+    if not continues(kind, OF_CLIENTS, "private") or not kind.shared_model:
+        raise refused(name, "it does not promise that samples pass through the local loss alone")
 
 
 def check_samples(config: Config, kind: type[Algorithm]) -> None:
