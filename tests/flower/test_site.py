@@ -17,7 +17,8 @@ from fedkf.core.versions import RemoteVersions
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.handshake import Invitation
 from fedkf.flower.settings import TRAVELLING, SiteRefusal, incoming, outgoing
-from fedkf.flower.site import Host, Site, SiteFolder, load_data, own_config, validate
+from fedkf.flower.site import Host, SiteFolder, load_data, own_config
+from fedkf.flower.site_file import Site, validate
 from fedkf.runs.config import all_keys, resolve
 
 EXPERIMENT = "0123abcd"

@@ -13,3 +13,4 @@ class FedAvg(Algorithm):
     """The defaults of `Algorithm` are FedAvg."""
 
     name: ClassVar[str] = "fedavg"
+    sums_only: ClassVar[bool] = True

@@ -26,6 +26,7 @@ class FedGKD(Algorithm):
     """
 
     name: ClassVar[str] = "fedgkd"
+    sums_only: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "text": dict(wait=False),

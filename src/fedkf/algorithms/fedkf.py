@@ -31,6 +31,7 @@ class FedKF(Algorithm):
     """FedKF; `teacher: aca` makes the communication-efficient variant FedKF-."""
 
     name: ClassVar[str] = "fedkf"
+    sums_only: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     private: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True

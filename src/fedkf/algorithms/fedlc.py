@@ -20,6 +20,7 @@ class FedLC(Algorithm):
     """CE of f_c(x) − τ n_c^(−1/4), with n_c the client's samples of class c."""
 
     name: ClassVar[str] = "fedlc"
+    sums_only: ClassVar[bool] = True
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     continues: ClassVar[bool] = True
     tau: float = option(1.0, "τ, how far logits are shifted; 0 gives FedAvg", at_least=0)

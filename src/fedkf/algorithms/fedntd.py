@@ -26,6 +26,7 @@ class FedNTD(Algorithm):
     """F_k(w) + β KL(q̃(wᵗ) ‖ q̃(w)), q̃ being the softmax over the classes that are not true."""
 
     name: ClassVar[str] = "fedntd"
+    sums_only: ClassVar[bool] = True
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     continues: ClassVar[bool] = True
     beta: float = option(1.0, "β, weight of the distillation; 0 gives FedAvg", at_least=0)

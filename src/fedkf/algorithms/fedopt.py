@@ -26,6 +26,7 @@ class FedAvgM(Algorithm):
 
     name: ClassVar[str] = "fedavgm"
     private: ClassVar[bool] = True
+    sums_only: ClassVar[bool] = True
     beta: float = option(0.9, "momentum of the server", at_least=0, at_most=1)
     server_lr: float = option(1.0, "learning rate of the server", above=0)
 

@@ -19,6 +19,7 @@ class FedProx(Algorithm):
     """F_k(w) + μ/2 ‖w − wᵗ‖²."""
 
     name: ClassVar[str] = "fedprox"
+    sums_only: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     private: ClassVar[bool] = True
     mu: float = option(0.01, "weight of the proximal term", at_least=0)

@@ -20,6 +20,7 @@ class FedSAM(Algorithm):
     """w_k ← w_k − η ∇F_k(w_k + ρ g/‖g‖) with g = ∇F_k(w_k), both on the same batch."""
 
     name: ClassVar[str] = "fedsam"
+    sums_only: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     rho: float = option(0.05, "ρ, how far off gradients are taken; 0 gives FedAvg", at_least=0)
 

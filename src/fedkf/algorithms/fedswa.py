@@ -22,6 +22,7 @@ class FedSWA(Algorithm):
 
     name: ClassVar[str] = "fedswa"
     assumes_sgd: ClassVar[bool] = True
+    sums_only: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     rho: float = option(
         0.1, "ρ, where the local rate falls to, as a share of η", at_least=0, at_most=1

@@ -22,6 +22,7 @@ class PropFair(Algorithm):
     """−log(M − F_k(w)) on every batch, continued as a straight line where M − F_k is below ε."""
 
     name: ClassVar[str] = "propfair"
+    sums_only: ClassVar[bool] = True
     continues: ClassVar[bool] = True
     fairness_aware: ClassVar[bool] = True
     baseline: float = option(5.0, "M, the loss from which clients count their gain", above=0)

@@ -14,6 +14,7 @@ import torch
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.evaluation import judge
+from fedkf.core.objects import declares
 from fedkf.core.payload import Payload, Weights, weighted_mean
 from fedkf.core.personal import Personalisation
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 State = Payload
 LocalLoss = Callable[["Tensor", "Tensor"], "Tensor"]
+ON_UPLOADS = ("aggregate", "round", "finish", "uploads", "discloses", "client_steps", "evaluate")
+"""What decides what a server needs of single uploads."""
 
 
 def option(
@@ -58,6 +61,8 @@ class Algorithm:
     }
     """The methods that clients may be asked for, and what each one's upload must hold; that of
     `local_update` is in `uploads`. A client refuses any other method."""
+    without_samples: ClassVar[tuple[str, ...]] = ()
+    """Those of them that touch no sample, so that privacy has nothing to account for."""
     shared_model: ClassVar[bool] = True
     """Ends in one model for all; False where every client is judged by a model of its own."""
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -81,6 +86,10 @@ class Algorithm:
 
     A class with an `aggregate` of its own says so anew.
     """
+    sums_only: ClassVar[bool] = False
+    """Its server needs nothing of the uploads but the mean of their weights by size, so that it may
+    be kept from seeing single ones (`transport.secure`). A class with any of `ON_UPLOADS` of its
+    own says so anew."""
     tiny: ClassVar[Mapping[str, Any]] = {}
     """Hyperparameters that spare the server work, with the same messages and passes on clients."""
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -166,6 +175,11 @@ class Algorithm:
         """Whether another mean may take the place of the one by size."""
         owner = next(kind for kind in cls.__mro__ if "aggregate" in vars(kind))
         return bool(vars(owner).get("means_by_server", False))
+
+    @classmethod
+    def takes_sums(cls) -> bool:
+        """Whether the sum of the uploads is all that its server needs."""
+        return declares(cls, "sums_only", ON_UPLOADS)
 
     # -- hyperparameters ------------------------------------------------------------------------
 

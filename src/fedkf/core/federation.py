@@ -177,6 +177,7 @@ class Federation:
             late=server.late,
             privacy=None if self.budget is None else self.budget.spent(asked),
             holdout=holdout,
+            uncounted=server.uncounted,
         )
         self.done = round
         clock.laps["train"] = server.seconds_training

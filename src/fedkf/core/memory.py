@@ -60,6 +60,15 @@ class Memory:
         if self._updates >= max(64, len(self.slots)):
             self._recompute()
 
+    def put_sums(self, changes: Weights, size: int, integers: Weights) -> None:
+        """Add Σ n_k (w_k − ŵ_k) of clients whose slots are with themselves.
+
+        `size` is that of the clients seen for the first time, of whom ŵ_k is 0.
+        """
+        self._add(changes, 1)
+        self._seen_size += size
+        self._integers = integers
+
     def counts(self, client: int) -> bool:
         """Whether the client's slot is part of the mean."""
         return client in self.slots and client not in self.quarantined

@@ -1,10 +1,11 @@
-"""Objects of the user's own, named as `package.module:object`."""
+"""Objects of the user's own, named as `package.module:object`, and what they say of themselves."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from fedkf.core.errors import UserError
@@ -30,3 +31,16 @@ def import_object(name: str, key: str) -> Any:
     except AttributeError:
         raise UserError(f"{key}: {module_name!r} has no {attribute!r}") from None
     return value
+
+
+def declares(kind: type, attribute: str, methods: Collection[str]) -> bool:
+    """Whether a class says `attribute` of itself, for its own methods and those that it inherits.
+
+    One that overrides any of `methods` says it again: its author may not have thought of it.
+    """
+    for each in kind.__mro__:
+        if attribute in vars(each):
+            return bool(vars(each)[attribute])
+        if any(name in vars(each) for name in methods):
+            return False
+    return False

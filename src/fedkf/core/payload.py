@@ -32,7 +32,13 @@ KINDS = {
     "input_statistics": "count, mean and spread of each input, to agree on a scale",
     "test_statistics": "counts and sums over the test samples, by class and by score",
     "proxy_data": "data that stands in for the clients'",
+    "public_keys": "public keys of one round, for sums that hide their parts",
+    "sealed_shares": "shares of the secrets behind masks, which only other clients can read",
+    "masked_weights": "model weights and size behind masks that vanish in the sum only",
+    "mask_shares": "what takes the masks from the sum, and from no single model",
 }
+HIDING = ("public_keys", "sealed_shares", "masked_weights", "mask_shares")
+"""The kinds that secure sums send: they tell what the clients of a round add up to, and no more."""
 LEAKAGE = (
     *("label_counts", "feature_statistics", "proxy_data", "input_statistics", "test_statistics"),
 )

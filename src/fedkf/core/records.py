@@ -120,6 +120,8 @@ class Round:
     privacy: Spent | None = None
     """Under privacy, the ε of everyone who was asked."""
     holdout: Holdout | None = None
+    uncounted: Sequence[int] = ()
+    """Clients whose upload T1 left out, for with it the sums of several rounds would bare one."""
 
     def __getitem__(self, key: str) -> Any:
         """A key of the line in rounds.jsonl."""
@@ -140,6 +142,7 @@ class Round:
             **({"late": self.late} if self.late else {}),
             **({"privacy": vars(self.privacy)} if self.privacy is not None else {}),
             **({"holdout": self.holdout.as_json()} if self.holdout else {}),
+            **({"uncounted": self.uncounted} if self.uncounted else {}),
         }
 
     @staticmethod
@@ -158,6 +161,7 @@ class Round:
             late=many(whole),
             privacy=maybe(Spent.read),
             holdout=maybe(Holdout.read),
+            uncounted=many(whole),
         )
         if found["round"] < 1:
             raise Damage("must be at least 1", ("round",))

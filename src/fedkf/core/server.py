@@ -131,6 +131,8 @@ class Server:
         self.active: list[int] = []
         self.late: list[int] = []
         """Who was asked too, and not waited for."""
+        self.uncounted: list[int] = []
+        """Whose upload of this round T1 left out."""
         self._wanted: int | None = None
         self.overall: Weights | None = None
         """T1's mean of every client's latest weights; None before any client was seen."""
@@ -154,6 +156,7 @@ class Server:
     def begin(self, round: int, active: Sequence[int], wanted: int | None = None) -> None:
         """A new round. Where more clients are active than `wanted`, the first so many count."""
         self.round, self.active = round, sorted(active)
+        self.uncounted = []
         self.late, self._wanted = [], wanted if wanted and wanted < len(active) else None
         self.refused, self.trained, self.monitoring = [], {}, {}
         self.moves, self.suspects = Moves(), set()

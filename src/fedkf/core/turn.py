@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedkf.core.objects import declares
 from fedkf.core.optimizers import memory_of, remember
 from fedkf.core.payload import Payload, PayloadError
 from fedkf.core.task import copy_of
@@ -29,18 +30,11 @@ OF_SAMPLES = ("__init__", "draw", "learn", "make")
 
 
 def continues(kind: type, methods: tuple[str, ...], word: str = "continues") -> bool:
-    """Whether training with this class can go on after any epoch.
+    """Whether training with this class can go on after any epoch, as the class itself says.
 
-    A class says so (`continues`) for its own methods and those that it inherits; one that overrides
-    any of `methods` without saying it again may keep things that nobody knows of. Other promises
-    of classes, each with its `word`, hold in the same way.
+    Other promises of classes, each with its `word`, hold in the same way.
     """
-    for each in kind.__mro__:
-        if word in vars(each):
-            return bool(vars(each)[word])
-        if any(name in vars(each) for name in methods):
-            return False
-    return False
+    return declares(kind, word, methods)
 
 
 class Turn:

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
 
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.federation import active_clients
 from fedkf.core.records import Round
 from fedkf.core.versions import RemoteVersions
 from fedkf.flower import internals, programs
@@ -33,6 +34,7 @@ from fedkf.runs.assembly import Assembly
 from fedkf.runs.experiment import Experiment, reporting_disk_errors
 from fedkf.runs.provenance import provenance
 from fedkf.runs.resuming import refuse_changes
+from fedkf.runs.secure import clients_needed
 from fedkf.runs.setup import check_proxy, make_algorithm, named_proxy, prepare_proxy
 from fedkf.runs.stopping import complete
 from fedkf.runs.store import RunFolder
@@ -115,7 +117,9 @@ def engine_of(
     head = Invitation(sent, str(experiment.origin["experiment"])).head()
     settings = assembly.config.federation
     timeout = settings.round_timeout or HOUR
-    return RemoteEngine(grid, online, head, states, timeout, settings.min_clients)
+    active = active_clients(settings.fraction, len(assembly.population.sizes))
+    need = clients_needed(assembly.config, active)
+    return RemoteEngine(grid, online, head, states, timeout, need)
 
 
 def failed_everywhere(rounds: list[Round]) -> None:

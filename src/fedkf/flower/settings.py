@@ -36,7 +36,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
     ),
     "generator": ("samples", "name", "width", "noise", "lr", "batch_size", "every", "reuse"),
     "engine": ("threads",),
-    "transport": ("downlink", "uplink"),
+    "transport": ("downlink", "uplink", "secure", "threshold", "exact"),
     "evaluation": ("metric", "personal", "personal_epochs"),
     "privacy": ("target", "epsilon", "delta", "clip", "noise", "turns"),
 }

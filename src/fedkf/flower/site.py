@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import torch
-from pydantic import AfterValidator, Field, ValidationError
 
+from fedkf import algorithms
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
 from fedkf.core.objective import find
-from fedkf.core.payload import Payload, write_atomically
+from fedkf.core.payload import HIDING, Payload, write_atomically
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.privacy import Mechanism, Privacy
 from fedkf.core.tally import KIND
@@ -28,81 +28,23 @@ from fedkf.data.federated import FederatedData
 from fedkf.data.targets import Targets
 from fedkf.flower import keys, programs
 from fedkf.flower.budget import FILE as BUDGET
-from fedkf.flower.budget import Limit, SiteAccounts, SiteBudget
+from fedkf.flower.budget import Limit, SiteAccounts
 from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.orders import Guard, Recipient
 from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal, incoming
+from fedkf.flower.site_file import TEMPLATE, Site, validate
 from fedkf.runs.assembly import Assembly
-from fedkf.runs.config import explain
-from fedkf.runs.data_keys import Section
 from fedkf.runs.division import reading_of
 from fedkf.runs.documents import parse_yaml, read_yaml
 from fedkf.runs.judging import judgement_of
 from fedkf.runs.privacy import check_private, check_scale
 from fedkf.runs.schema import Config
+from fedkf.runs.secure import unhidden
 from fedkf.runs.setup import make_algorithm, make_data, settle
 
 VARIABLE = "FEDKF_SITE"
 FILE = "site.yaml"
-Share = Literal["losses", "local_loss", "label_counts", "feature_statistics", "test_statistics"]
-
-
-def text(pattern: str, what: str) -> AfterValidator:
-    """A text of a certain form, which a mistake is told in words."""
-
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"must be {what}")
-        return value
-
-    return AfterValidator(check)
-
-
-class SiteData(Section):
-    """The site's own samples."""
-
-    source: str = Field("folder", description="folder (CLASS/image), npz or package.module:object")
-    path: str | None = Field(None, description="of the folder or file; never leaves the site")
-
-
-class Site(Section):
-    """What a site is and what it allows."""
-
-    name: Annotated[str, text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "letters, digits and ._-")]
-    coordinator: Annotated[str, text(r".+:\d+", "HOST:PORT")]
-    data: SiteData = SiteData()
-    allow: list[str] = Field([], description="package.module:object that a config may name")
-    share: list[Share] = Field([], description="what may leave beside weights, sizes and counts")
-    device: str = Field("cpu", description="cpu, cuda or cuda:N")
-    privacy: SiteBudget | None = Field(None, description="what experiments may tell in all")
-
-
-TEMPLATE = """\
-# What this site is and what it allows. Nothing in this file leaves the site.
-name: {name}
-coordinator: {coordinator}   # HOST:PORT, as in the coordinator's certificate (ca.crt)
-
-data:
-  source: folder             # folder (CLASS/image), npz, or package.module:object
-  path: null                 # where the samples lie
-
-# Code beyond the installed package that a configuration may name, such as clinic.models:make.
-allow: []
-
-# What may leave beside model weights, the number of samples, and counts of correct answers:
-# losses (training losses, for monitoring), local_loss (q-FFL, AFL), label_counts (FedGen),
-# feature_statistics (CCVR). An algorithm that needs more than is listed is refused, and so are
-# metrics beyond accuracy without test_statistics (counts and sums over the test samples, by class
-# and by score; of few samples they tell much).
-share: []
-
-# What all experiments together may tell of any one sample, whatever they promise; null takes part
-# in experiments without privacy, too.
-privacy: null                # such as {{epsilon: 8, delta: 1.0e-5}}
-
-device: cpu
-"""
 
 
 class SiteFolder:
@@ -181,18 +123,6 @@ def read_certificate(file: Path) -> tuple[bytes, keys.TrustedKeys]:
     return keys.certificate_in(content, file), keys.TrustedKeys.parse(content, file)
 
 
-def validate(content: Any, where: str) -> Site:
-    try:
-        return Site.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "extra_forbidden":
-            key = ".".join(map(str, first["loc"]))
-            known = "name, coordinator, data.source, data.path, allow, share, privacy and device"
-            raise UserError(f"{where}: no key {key!r}; it holds {known}") from None
-        raise UserError(f"{where}: {explain(error)}") from None
-
-
 # -- what an experiment may do here ------------------------------------------------------------
 
 
@@ -241,8 +171,10 @@ class Host:
         self.site = folder.read()
         self._config = own_config(self.site, invitation.config)
         self.algorithm = make_algorithm(self._config)
-        lacking = [kind for kind in self.algorithm.discloses if kind not in self.site.share]
-        if lacking:
+        if self.site.secure and (why := unhidden(self._config)):
+            raise SiteRefusal(f"its site file takes part in secure sums only, {why}")
+        shared = (*self.site.share, *HIDING)
+        if lacking := [kind for kind in self.algorithm.discloses if kind not in shared]:
             raise SiteRefusal(
                 f"{self._config.algorithm.name} would send {lacking[0]}, "
                 "which its site file does not share"
@@ -263,7 +195,7 @@ class Host:
         if self.site.privacy is not None and not self._config.privacy.on:
             raise SiteRefusal("its site file asks for privacy, and the configuration has none")
         try:
-            check_private(self._config, type(self.algorithm))
+            check_private(self._config, algorithms.get(self._config.algorithm.name))
         except UserError as error:
             raise SiteRefusal(str(error)) from error
 
@@ -328,7 +260,7 @@ class Host:
             raise SiteRefusal("its private state of that round is not on its disk any more")
         host = self.assembly.only_host(self.data, self.states)
         host.keeps_turns = not config.privacy.on  # noise is never drawn twice
-        if self.mechanism is not None:
+        if self.mechanism is not None and call.step not in self.algorithm.without_samples:
             if call.step in EVALUATIONS:
                 raise SiteRefusal("under privacy it does not count its test samples for others")
             self.accounts.charge(self._experiment, self.mechanism, self.limits())
@@ -338,7 +270,9 @@ class Host:
 
     def released(self, call: Call, upload: Payload) -> Payload:
         """What of an upload leaves: losses only if the site's file says so."""
-        allowed = {*ALWAYS_DISCLOSED, *self.site.share}
+        hidden = self._config.transport.secure
+        always = (*HIDING, "monitoring") if hidden else ALWAYS_DISCLOSED
+        allowed = {*always, *self.site.share}
         if call.step not in EVALUATIONS and "losses" not in self.site.share:
             allowed.discard("monitoring")
         return upload.of_kinds(allowed)

@@ -21,7 +21,7 @@ from fedkf import algorithms, models
 from fedkf.api import chosen_keys, dotted
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Observer
+from fedkf.core.federation import Observer, active_clients
 from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.records import Round
@@ -34,6 +34,7 @@ from fedkf.flower.settings import outgoing
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import resolve
 from fedkf.runs.schema import Config
+from fedkf.runs.secure import check_crowd, clients_needed
 from fedkf.runs.setup import Objects, make_algorithm
 
 
@@ -100,7 +101,10 @@ class AlgorithmStrategy(Strategy):
             return {client: node for client, node in clients.nodes.items() if node in there}
 
         states = RemoteVersions()
-        engine = RemoteEngine(grid, online, head, states, timeout, settings.min_clients)
+        active = active_clients(settings.fraction, len(clients.sizes))
+        check_crowd(config, active)
+        need = clients_needed(config, active)
+        engine = RemoteEngine(grid, online, head, states, timeout, need)
         result, self.history = Result(), []
         recorder = Recorder(self, states, result, evaluate_fn)
         if evaluate_fn and (score := evaluate_fn(0, initial_arrays)) is not None:

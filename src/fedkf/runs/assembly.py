@@ -76,7 +76,7 @@ class Assembly:
         proxy: torch.Tensor | None = None,
     ) -> Assembly:
         """What a settled configuration describes; `given` objects stand in for what it names."""
-        algorithm = given.algorithm or make_algorithm(config)
+        algorithm = make_algorithm(config, given.algorithm)
         task = make_task(config, population, algorithm, given)
         make_accounts(config, task, population.sizes)  # refuses a budget that nobody could keep
         return cls(config, population, algorithm, task, proxy)
@@ -106,9 +106,17 @@ class Assembly:
         return self.host(states, data.resident(self.task.device, self.task.layout))
 
     def only_host(self, data: FederatedData, states: Versions) -> ClientHost:
-        """The host for a single client whose data this is, all of it, whatever the server's id."""
+        """The host for a single client whose data this is, all of it, whatever the server's id.
+
+        It is on a machine of its own, where secrets come from, too.
+        """
         own = data.resident(self.task.device, self.task.layout)
-        return self.host(states, lambda client: own(0))
+        host = self.host(states, lambda client: own(0))
+        if self.config.transport.secure:
+            from fedkf.secure.sums import with_own_secrets
+
+            host.algorithm = with_own_secrets(host.algorithm)
+        return host
 
     def server(self, engine: Engine, storage: Storage) -> Server:
         """The server of a new run."""

@@ -19,6 +19,7 @@ from fedkf.core.limits import shown
 from fedkf.runs.documents import parse_yaml, read_yaml
 from fedkf.runs.privacy import check_private
 from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Config
+from fedkf.runs.secure import check_secure
 
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
@@ -175,14 +176,14 @@ def _with_algorithm(
     check_task(config, kind)
     check_training(config, kind)
     check_private(config, kind)
+    check_secure(config, kind)
     if config.evaluation.personal != "none" and (kind.personal_models or not kind.shared_model):
         raise UserError(
             f"evaluation.personal is {config.evaluation.personal!r}, but with "
             f"{config.algorithm.name} every client has a model of its own already; it must be none"
         )
-    values = {key: getattr(made, key) for key in kind.options()}
-    choice = AlgorithmChoice.model_validate({"name": config.algorithm.name, **values})
-    return config.model_copy(update={"algorithm": choice})
+    values = {"name": config.algorithm.name, **{k: getattr(made, k) for k in kind.options()}}
+    return config.model_copy(update={"algorithm": AlgorithmChoice.model_validate(values)})
 
 
 def check_task(config: Config, kind: type[Algorithm]) -> None:

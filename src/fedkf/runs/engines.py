@@ -16,6 +16,7 @@ from fedkf.engines import EngineSettings
 from fedkf.engines.counting import Population
 from fedkf.engines.registry import build, find
 from fedkf.runs.schema import Config
+from fedkf.runs.secure import clients_needed
 
 
 def check_engine(config: Config) -> None:
@@ -44,7 +45,7 @@ def make_engine(config: Config, host: ClientHost, population: Population, say: S
         settings.threads,
         settings.address,
         config.federation.round_timeout,
-        config.federation.min_clients,
+        clients_needed(config, active),
         config.federation.oversample > 1,
         say,
     )

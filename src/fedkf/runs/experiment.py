@@ -34,6 +34,7 @@ from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise
 from fedkf.runs.resuming import refuse_changes
 from fedkf.runs.schema import Config
+from fedkf.runs.secure import check_crowd
 from fedkf.runs.setup import (
     Objects,
     check_proxy,
@@ -72,6 +73,7 @@ class Experiment:
         self.writer = Writer(run, settings.rounds)
         self.checkpoint = CheckpointFolder(run / "checkpoint", remote)
         active = active_clients(settings.fraction, len(assembly.population.sizes))
+        check_crowd(assembly.config, active)
         if settings.min_clients > active:
             raise UserError(
                 f"federation.min_clients is {settings.min_clients} but a round has {active} clients"
@@ -209,7 +211,7 @@ def execute(
             whole = existing
             return read_result(run, whole, given, lambda: data_of(run, whole, say, given.source)[1])
         check_engine(config)
-        check_proxy(config, given.algorithm or make_algorithm(config))
+        check_proxy(config, make_algorithm(config, given.algorithm))
         if config.output.log is not None:
             observers = [*observers, make_tracker(config.output.log, run.path, flatten(config))]
         samples = load_samples(config, say, given)

@@ -216,6 +216,13 @@ class Transport(Section):
     uplink: Literal["full", "half", "delta8"] = Field(
         "full", description="the model up: full, in float16, or its difference in 8 bits"
     )
+    secure: bool = Field(False, description="the server sees sums of uploads only, never one")
+    threshold: Fraction = Field(
+        0.6, description="share of a round's clients that a secure sum needs to the end"
+    )
+    exact: bool = Field(
+        False, description="T1 of secure sums counts all, even if sums of rounds then bare one"
+    )
 
 
 class Output(Section):

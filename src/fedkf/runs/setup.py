@@ -222,9 +222,15 @@ def preparation(settings: Data, source: Source) -> Preparation:
     )
 
 
-def make_algorithm(config: Config) -> Algorithm:
+def make_algorithm(config: Config, given: Algorithm | None = None) -> Algorithm:
+    """The algorithm of a configuration, or the one given; behind secure sums if it says so."""
     options = config.algorithm.model_dump(exclude={"name"})
-    return algorithms.get(config.algorithm.name).create(options)
+    algorithm = given or algorithms.get(config.algorithm.name).create(options)
+    if not config.transport.secure:
+        return algorithm
+    from fedkf.secure.sums import secured
+
+    return secured(algorithm, config.transport.threshold, config.transport.exact)
 
 
 def make_objective(config: Config) -> Objective:
