@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "Algorithm",
+    "Comparison",
     "FedAvg",
     "FedKF",
     "FedkfError",
@@ -15,6 +16,7 @@ __all__ = [
     "Stop",
     "Trained",
     "UserError",
+    "compare",
     "evaluate",
     "export",
     "load",
@@ -22,6 +24,7 @@ __all__ = [
     "personal_model",
     "personalize",
     "run",
+    "sweep",
 ]
 """What is public, and kept: a test notices when a name goes or a signature changes."""
 
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from fedkf.core.errors import UserError as UserError
     from fedkf.core.federation import Observer as Observer
     from fedkf.core.federation import Stop as Stop
+    from fedkf.runs.comparing import Comparison as Comparison
+    from fedkf.runs.comparing import compare as compare
+    from fedkf.runs.comparing import sweep as sweep
     from fedkf.runs.loading import load as load
     from fedkf.runs.personal import personal_model as personal_model
     from fedkf.runs.personalize import personalize as personalize
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Algorithm": "fedkf.core.algorithm",
+    "Comparison": "fedkf.runs.comparing",
     "FedAvg": "fedkf.algorithms.fedavg",
     "FedKF": "fedkf.algorithms.fedkf",
     "FedkfError": "fedkf.core.errors",
@@ -54,12 +61,14 @@ _HOMES = {
     "Stop": "fedkf.core.federation",
     "Trained": "fedkf.runs.trained",
     "UserError": "fedkf.core.errors",
+    "compare": "fedkf.runs.comparing",
     "evaluate": "fedkf.runs.usage",
     "export": "fedkf.runs.usage",
     "load": "fedkf.runs.loading",
     "personal_model": "fedkf.runs.personal",
     "personalize": "fedkf.runs.personalize",
     "run": "fedkf.api",
+    "sweep": "fedkf.runs.comparing",
 }
 
 

@@ -10,7 +10,11 @@ from fedkf.core.algorithm import Algorithm
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
-    """The defaults of `Algorithm` are FedAvg."""
+    """The defaults of `Algorithm` are FedAvg.
+
+    >>> FedAvg().name
+    'fedavg'
+    """
 
     name: ClassVar[str] = "fedavg"
     sums_only: ClassVar[bool] = True

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedKF(Algorithm):
-    """FedKF; `teacher: aca` makes the communication-efficient variant FedKF-."""
+    """FedKF; `teacher: aca` makes the communication-efficient variant FedKF-.
+
+    >>> FedKF(gamma=0.5).gamma
+    0.5
+    """
 
     name: ClassVar[str] = "fedkf"
     sums_only: ClassVar[bool] = True

@@ -46,7 +46,19 @@ def option(
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm is its hyperparameters, frozen, and these methods."""
+    """An algorithm is its hyperparameters, frozen, and these methods.
+
+    >>> import fedkf
+    >>> class Halfway(fedkf.Algorithm):
+    ...     name = "halfway"
+    ...
+    ...     def aggregate(self, server, state, uploads):
+    ...         mean = server.mean((u.size, u["weights"]) for u in uploads)
+    ...         old = state["weights"]
+    ...         return state.replace(weights={k: (old[k] + mean[k]) / 2 for k in mean})
+    >>> fedkf.run("digits", algorithm=Halfway(), rounds=1, workers=0).summary["algorithm"]
+    'halfway'
+    """
 
     name: ClassVar[str] = ""
     fairness_aware: ClassVar[bool] = False

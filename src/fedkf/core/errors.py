@@ -10,13 +10,25 @@ from pathlib import Path
 
 
 class FedkfError(Exception):
-    """The world failed: a disk, a worker, every upload of a round. The run stays resumable."""
+    """The world failed: a disk, a worker, every upload of a round. The run stays resumable.
+
+    >>> str(FedkfError("the disk is full"))
+    'the disk is full'
+    """
 
     exit_code = 1
 
 
 class UserError(FedkfError):
-    """What the user gave is wrong; the message says what was given and what is allowed."""
+    """What the user gave is wrong; the message says what was given and what is allowed.
+
+    >>> import fedkf
+    >>> try:
+    ...     fedkf.run(rounds=0)
+    ... except fedkf.UserError as error:
+    ...     print(error)
+    federation.rounds is 0; it must be greater than or equal to 1
+    """
 
     exit_code = 2
 

@@ -115,6 +115,12 @@ def personal_model(
     """A client's own model of a finished run, ready for use.
 
     `model` and `clients` are needed for a run that was given them in Python.
+
+    >>> import fedkf, tempfile
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> result = fedkf.run("digits", algorithm="ditto", rounds=1, workers=0, out=folder)
+    >>> fedkf.personal_model(folder, "client 3").class_names[:3]
+    ['0', '1', '2']
     """
     from fedkf.data.datasets import from_object
 

@@ -67,6 +67,12 @@ def personalize(
     the weight `mu` (0.1). Epochs and learning rate are the run's unless given. `model` and
     `clients` are needed for a run that was given them in Python. What is returned is also written
     to RUN/personalize-METHOD.json.
+
+    >>> import fedkf, tempfile
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> result = fedkf.run("digits", algorithm="fedavg", rounds=1, workers=0, out=folder)
+    >>> len(fedkf.personalize(folder, epochs=1, workers=0)["clients"])
+    10
     """
     held = check(method, epochs, lr, mu)
     folder = RunFolder(Path(run))

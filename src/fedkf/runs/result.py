@@ -34,6 +34,13 @@ class Result:
     """A finished run: its folder, history, summary, models, and how the data was divided.
 
     `print` it for a table; in a notebook it shows itself with its curves.
+
+    >>> import fedkf
+    >>> print(fedkf.run("digits", algorithm="fedavg", rounds=1, workers=0)) # doctest: +ELLIPSIS
+    fedavg: 1 round, seed 0, 10 clients
+    readout  AMP %      FM  WLP %
+    ACA ...
+    OCA ...
     """
 
     folder: Path
@@ -46,6 +53,9 @@ class Result:
     """What models/model.json says: the inputs' shape, normalisation, names of classes."""
     data: Callable[[], FederatedData]
     """The clients' data, prepared as for training, where it can still be had."""
+    config: Config
+    digest: str
+    """Of the data, as it was divided."""
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
@@ -121,7 +131,8 @@ def read_result(
     outputs = make_objective(config).outputs(len(card["class_names"]))
     make = model_factory(config, tuple(card["shape"]), outputs, given.model)
     summary = run.read_json("summary.json")
-    return Result(run.path, run.rounds(), summary, weights, make, card, data)
+    digest = str(run.provenance().get("data_sha256"))
+    return Result(run.path, run.rounds(), summary, weights, make, card, data, config, digest)
 
 
 def summarise(rounds: list[Round], config: Config, algorithm: Algorithm, ledger: Ledger) -> Summary:

@@ -26,6 +26,7 @@ from fedkf.runs.config import flatten
 from fedkf.runs.documents import read_yaml
 from fedkf.runs.resuming import FREE_ON_RESUME, SETTLED
 from fedkf.runs.schema import Config
+from fedkf.runs.stopping import exhausted
 from fedkf.runs.store import RunFolder
 
 MOST_RUNS = 10_000
@@ -95,7 +96,11 @@ class Suite:
 
 def read(path: Path) -> Suite:
     """A suite from a YAML file with `base:`, `grid:` and perhaps `variants:` or `search:`."""
-    content = read_yaml(path)
+    return suite_of(read_yaml(path), path)
+
+
+def suite_of(content: Any, path: Path | str) -> Suite:
+    """A suite from what a file holds, or a program says; `path` names it where it is wrong."""
     if not isinstance(content, dict) or not set(content) <= SECTIONS:
         raise UserError(
             f"{path} must hold `base:` (a configuration) and `grid:` (key → values), and nothing "
@@ -122,7 +127,9 @@ def read(path: Path) -> Suite:
     return Suite(suites[0].keys, [plan for suite in suites for plan in suite.plans], name)
 
 
-def variants_of(content: Any, grid: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+def variants_of(
+    content: Any, grid: Mapping[str, Any], path: Path | str
+) -> dict[str, dict[str, Any]]:
     """Named settings that are no grid, such as what one algorithm alone has."""
     known = isinstance(content, dict) and content
     if not known or not all(isinstance(v, dict) or v is None for v in content.values()):
@@ -195,9 +202,17 @@ def records(folders: Iterable[Path]) -> list[Finished]:
                 rounds = Summary.read(json.loads(path.read_bytes())).rounds
             except (FedkfError, OSError, ValueError, LookupError, TypeError):
                 continue
-            if config is not None and rounds == config.federation.rounds:
+            if config is not None and ended(path.parent, config, rounds):
                 found.append(Finished(path.parent, config))
     return found
+
+
+def ended(path: Path, config: Config, rounds: int) -> bool:
+    """Whether a record has all of its rounds, or ended when its patience did."""
+    settings = config.federation
+    if rounds == settings.rounds or settings.patience is None:
+        return rounds == settings.rounds
+    return exhausted(settings.patience, RunFolder(path).rounds())
 
 
 def answers(plan: Plan, finished: Iterable[Finished]) -> Finished | None:

@@ -115,6 +115,11 @@ class Trained(nn.Module):
     """Takes inputs as they come (images N×C×H×W in [0, 1], of any size) and returns outputs.
 
     These are a logit for each class, or the one number of another task.
+
+    >>> import fedkf
+    >>> model = fedkf.run("digits", algorithm="fedavg", rounds=1, workers=0).models["oca"]
+    >>> model(torch.zeros(2, 1, 8, 8)).shape, len(model.predict(torch.zeros(2, 1, 8, 8)))
+    (torch.Size([2, 10]), 2)
     """
 
     def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:

@@ -1,0 +1,222 @@
+"""`fedkf.compare` and `fedkf.sweep`: runs set against each other, from Python."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fedkf.core.errors import FedkfError, UserError, nearest
+from fedkf.core.records import Round, Summary
+from fedkf.metrics import METRICS, PAPER
+from fedkf.runs.collect import Group, difference, gather
+from fedkf.runs.result import Result
+from fedkf.runs.statistics import words
+from fedkf.runs.store import RunFolder
+from fedkf.runs.suite import Finished, suite_of
+from fedkf.runs.sweep import sweep as run_all
+
+Given = Result | str | Path
+BASELINE = "fedavg"
+
+
+@dataclass(frozen=True)
+class InHand(Finished):
+    """A result that may have no files any more."""
+
+    result: Result
+
+    @cached_property
+    def summary(self) -> Summary:
+        return Summary.read(self.result.summary)
+
+    @cached_property
+    def rounds(self) -> list[Round]:
+        return self.result.rounds
+
+    @cached_property
+    def pairing(self) -> tuple[str, int]:
+        return self.result.digest, self.result.config.federation.seed
+
+    @cached_property
+    def tested(self) -> dict[int, int]:
+        clients = self.result.partition["clients"]
+        return {k: int(client["test"]) for k, client in enumerate(clients) if client["test"]}
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Settings against a baseline: `print` it for a table; `rows` has the numbers.
+
+    >>> Comparison("fedavg", []).baseline
+    'fedavg'
+    """
+
+    baseline: str
+    rows: list[dict[str, Any]]
+    """One for each setting, readout and metric: its mean over seeds, by how much that is above the
+    baseline's on the same data and seeds, the interval of that (None if it cannot be had), and
+    `words` that say what it is worth."""
+
+    def frame(self) -> Any:
+        """The rows as a table of pandas."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise UserError("a table needs pandas: pip install 'fedkf[frame]'") from None
+        return pd.DataFrame(self.rows)
+
+    def _table(self) -> list[list[str]]:
+        head = ["", "readout", "metric", "mean", f"against {self.baseline}"]
+        body = [
+            [r["name"], r["readout"].upper(), METRICS[r["metric"]].label, r["shown"], r["words"]]
+            for r in self.rows
+        ]
+        return [head, *body]
+
+    def __repr__(self) -> str:
+        table = self._table()
+        widths = [max(len(row[k]) for row in table) for k in range(4)]
+        lines = ("  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in table)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        cells = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in self._table())
+        return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
+
+
+def compare(
+    runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given],
+    baseline: str | None = None,
+    metrics: Sequence[str] = PAPER,
+) -> Comparison:
+    """Runs against a baseline, paired by data and seed, with intervals.
+
+    `runs` are results or run folders: several of one algorithm are its seeds; a mapping gives
+    settings names of their own (`{"mild": [run, …], "strong": [run, …]}`). The baseline is FedAvg
+    where it is among them, else the first. Runs on other data or seeds are never set against each
+    other. From three seeds on the interval is Student's t, for one seed a bootstrap over clients.
+
+    >>> import fedkf
+    >>> common = dict(config="digits", rounds=1, workers=0)
+    >>> runs = [fedkf.run(algorithm=name, **common) for name in ("fedavg", "fedprox")]
+    >>> fedkf.compare(runs, metrics=["amp"]).rows[-1]["name"]
+    'fedprox'
+    """
+    for name in metrics:
+        if name not in METRICS:
+            raise UserError(f"no metric {name!r}; {nearest(name, METRICS)}")
+    groups = grouped(runs)
+    if not groups:
+        raise UserError("runs is empty: there is nothing to compare")
+    chosen = baseline or (BASELINE if BASELINE in groups else next(iter(groups)))
+    if chosen not in groups:
+        raise UserError(f"baseline is {chosen!r}; {nearest(chosen, groups)}")
+    rows = [
+        row
+        for name, group in groups.items()
+        for readout in group.runs[0].summary.readouts
+        for metric in metrics
+        if (row := row_of(name, readout, metric, groups[chosen], group)) is not None
+    ]
+    return Comparison(chosen, rows)
+
+
+def row_of(
+    name: str, readout: str, metric: str, base: Group, group: Group
+) -> dict[str, Any] | None:
+    """A line of a comparison; None where nothing was measured."""
+    values = group.values(readout, metric)
+    if not values:
+        return None
+    about, mean = METRICS[metric], statistics.fmean(values)
+    spread = f" ± {about.show(statistics.stdev(values))}" if len(values) > 1 else ""
+    found = None if group is base else difference(base, group, readout, metric)
+    told = "" if group is base else "no run on the same data with the same seed"
+    return {
+        "name": name,
+        "readout": readout,
+        "metric": metric,
+        "mean": mean,
+        "seeds": len(values),
+        "difference": found.mean if found else None,
+        "low": found.interval[0] if found and found.interval else None,
+        "high": found.interval[1] if found and found.interval else None,
+        "shown": about.show(mean) + spread,
+        "words": words(found, about) if found else told,
+    }
+
+
+def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> dict[str, Group]:
+    """The runs by what they are called; the same data and seed counts once."""
+    named: dict[str, list[Finished]] = {}
+    if isinstance(runs, Mapping):
+        for name, given in runs.items():
+            several = isinstance(given, Sequence) and not isinstance(given, str)
+            named[str(name)] = [finished(one) for one in (given if several else [given])]  # type: ignore[list-item,union-attr]
+    elif isinstance(runs, str | Path):
+        raise UserError(f"runs is {str(runs)!r}; it must be a list of results or run folders")
+    else:
+        for given in runs:
+            run = finished(given)
+            named.setdefault(run.summary.algorithm, []).append(run)
+    groups = {}
+    for name, found in named.items():
+        if len({run.config.algorithm.model_dump_json() for run in found}) > 1:
+            raise UserError(
+                f"the runs of {name} differ in their hyperparameters; give them names: "
+                'compare({"mild": [run, …], "strong": [run, …]})'
+            )
+        groups[name] = Group({"name": name}, list({run.pairing: run for run in found}.values()))
+    return {name: group for name, group in groups.items() if group.runs}
+
+
+def finished(given: Given) -> Finished:
+    """A run that has ended, at hand or on disk."""
+    if isinstance(given, Result):
+        return InHand(given.folder, given.config, given)
+    if not isinstance(given, str | Path):
+        raise UserError(f"runs holds a {type(given).__name__}; it must hold results or run folders")
+    folder = RunFolder(Path(given))
+    config = folder.config()
+    if config is None or not folder.finished():
+        raise UserError(f"{given} holds no finished run")
+    return Finished(folder.path, config)
+
+
+def sweep(
+    grid: Mapping[str, Sequence[Any]],
+    base: str | Mapping[str, Any] | None = None,
+    *,
+    out: str | Path,
+    jobs: int | None = None,
+) -> dict[str, Comparison]:
+    """Every combination of the grid's values, as `fedkf sweep` runs them; what came of it.
+
+    `grid` maps keys to lists (`{"algorithm.name": […], "data.alpha": […], "federation.seed": […]}`)
+    and `base` is a preset's name, a file, or a dictionary of settings (with a preset under
+    `config`). Runs that are finished in `out` are not repeated. There is a comparison for each
+    combination of the other values, over the algorithms and their seeds.
+
+    >>> import fedkf, tempfile
+    >>> grid = {"algorithm.name": ["fedavg", "fedprox"], "federation.seed": [0]}
+    >>> base = {"config": "digits", "federation.rounds": 1}
+    >>> list(fedkf.sweep(grid, base, out=tempfile.mkdtemp(), jobs=1))
+    ['all']
+    """
+    given = dict(base) if isinstance(base, Mapping) else base
+    suite = suite_of({"base": given, "grid": {k: list(v) for k, v in grid.items()}}, "sweep")
+    done, failures = run_all(suite.plans, Path(out), jobs)
+    if failures:
+        raise FedkfError(f"{failures[0].plan.name} failed: {failures[0].reason}")
+    tables: dict[str, dict[str, list[Given]]] = {}
+    for group in gather(suite.plans, done):
+        rest = {k: v for k, v in group.point.items() if k != "algorithm.name"}
+        name = ", ".join(f"{k}={v}" for k, v in rest.items()) or "all"
+        algorithm = str(group.point.get("algorithm.name", "run"))
+        tables.setdefault(name, {})[algorithm] = [run.path for run in group.runs]
+    return {name: compare(table) for name, table in tables.items()}

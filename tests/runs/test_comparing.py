@@ -1,0 +1,84 @@
+"""fedkf.compare and fedkf.sweep."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import tiny
+
+import fedkf
+from fedkf.core.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def runs(npz: Path) -> list[fedkf.Result]:
+    """Two algorithms, three seeds; results without files."""
+    return [
+        fedkf.run(tiny(npz), algorithm=name, rounds=2, seed=seed)
+        for name in ("fedprox", "fedavg")
+        for seed in (0, 1, 2)
+    ]
+
+
+def amp(run: fedkf.Result) -> float:
+    found: float = run.summary["readouts"]["oca"]["amp"]
+    return found
+
+
+def test_runs_are_paired_by_seed_whatever_their_order(runs: list[fedkf.Result]) -> None:
+    found = fedkf.compare([*reversed(runs[:3]), *runs[3:], runs[0]])
+    assert found.baseline == "fedavg"
+    (row,) = [
+        r for r in found.rows if (r["name"], r["readout"], r["metric"]) == ("fedprox", "oca", "amp")
+    ]
+    changes = [amp(a) - amp(b) for a, b in zip(runs[:3], runs[3:], strict=True)]
+    assert row["seeds"] == 3
+    assert row["difference"] == pytest.approx(statistics.fmean(changes))
+    assert row["low"] <= row["difference"] <= row["high"]
+    text = str(found)
+    assert "against fedavg" in text.splitlines()[0]
+    assert "over 3 seeds" in text
+    assert found._repr_html_().count("<tr>") == len(found.rows) + 1
+
+
+def test_nothing_is_compared_across_seeds(runs: list[fedkf.Result]) -> None:
+    found = fedkf.compare({"a": runs[3], "b": [runs[1]]})
+    other = [row for row in found.rows if row["name"] == "b"]
+    assert all(row["difference"] is None for row in other)
+    assert other[0]["words"] == "no run on the same data with the same seed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"runs": []}, "nothing to compare"),
+        ({"runs": "runs/mine"}, "must be a list"),
+        ({"runs": [3]}, "holds a int"),
+        ({"runs": ["/nowhere"]}, "holds no finished run"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        fedkf.compare(**arguments)
+
+
+def test_other_mistakes_are_told(runs: list[fedkf.Result]) -> None:
+    with pytest.raises(UserError, match="no metric 'apm'; did you mean 'amp'"):
+        fedkf.compare(runs, metrics=["apm"])
+    with pytest.raises(UserError, match="baseline is 'fedagv'; did you mean 'fedavg'"):
+        fedkf.compare(runs, baseline="fedagv")
+
+
+def test_a_sweep_is_compared_for_each_setting_of_the_data(npz: Path, tmp_path: Path) -> None:
+    base = {**tiny(npz), "federation.rounds": 1}
+    grid = {"algorithm.name": ["fedavg", "fedprox"], "data.alpha": [0.5, 5.0]}
+    found = fedkf.sweep(grid, base, out=tmp_path, jobs=1)
+    assert list(found) == ["data.alpha=0.5", "data.alpha=5.0"]
+    assert {row["name"] for row in found["data.alpha=0.5"].rows} == {"fedavg", "fedprox"}
+    again = fedkf.sweep(grid, base, out=tmp_path, jobs=1)  # nothing is repeated
+    assert str(again) == str(found)
+    with pytest.raises(UserError, match=r"no key 'data\.alhpa'"):
+        fedkf.sweep({"data.alhpa": [1]}, base, out=tmp_path)
