@@ -63,7 +63,7 @@ def finished(folder: Path, name: str, seed: int, amps: Mapping[str, float]) -> F
 
 def test_gains_are_paired_and_personal_models_held_against_the_shared(tmp_path: Path) -> None:
     seeds = {0: 0.3, 1: 0.5, 2: 0.7}
-    made = {
+    made: dict[str, Callable[[float, int], dict[str, float]]] = {
         "local": lambda amp, seed: {"aca": amp, "oca": amp},
         "fedavg": lambda amp, seed: {"aca": amp, "oca": amp, "personal": amp + 0.1},
         "fedkf": lambda amp, seed: {"aca": amp, "oca": amp + 0.01 * (seed + 1)},
@@ -71,9 +71,9 @@ def test_gains_are_paired_and_personal_models_held_against_the_shared(tmp_path: 
     groups = [
         Group(
             {"config": "har", "algorithm.name": name},
-            [finished(tmp_path, name, seed, score(amp, seed)) for seed, amp in seeds.items()],
+            [finished(tmp_path, name, seed, found(amp, seed)) for seed, amp in seeds.items()],
         )
-        for name, score in made.items()
+        for name, found in made.items()
     ]
     (table,) = tables(groups, choose("paper", scales=SCALES))
     assert list(table.rows) == [
