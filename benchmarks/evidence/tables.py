@@ -202,18 +202,21 @@ def attempt_row(one: Setting, start: Setting) -> list[str]:
 
 
 def complete(evidence: Evidence) -> str:
-    """Runs and core-hours, suite by suite."""
+    """Runs and core-hours, suite by suite, and about how many are left."""
     rows, runs, spent = [], 0, 0.0
     for name in evidence.folders():
         found, planned = evidence.records(name), {plan.name for plan in evidence.planned(name)}
         if not found and not planned:
             continue
-        done = len(planned & found.keys())
+        done, took = len(planned & found.keys()), hours(list(found.values()))
         of = f"{done} of {len(planned)}" if planned else NONE
-        runs, spent = runs + len(found), spent + hours(list(found.values()))
-        rows.append([name, of, str(len(found)), f"{hours(list(found.values())):.1f}"])
-    rows.append(["all", "", str(runs), f"{spent:.1f}"])
-    return table(["folder", "of its suite", "runs", "core-hours"], rows)
+        left = (len(planned) - done) * took / len(found) if found and planned else None
+        cells = [of, str(len(found)), f"{took:.1f}", NONE if left is None else f"{left:.1f}"]
+        runs, spent = runs + len(found), spent + took
+        rows.append([name, *cells])
+    rows.append(["all", "", str(runs), f"{spent:.1f}", ""])
+    head = ["folder", "of its suite", "runs", "core-hours", "to go, at the mean of these"]
+    return table(head, rows)
 
 
 def cells(evidence: Evidence, name: str) -> str:

@@ -152,9 +152,9 @@ def test_all_algorithms_in_one_table_with_what_a_step_costs(evidence: Evidence) 
 
 def test_what_is_complete_is_counted_in_runs_and_hours(evidence: Evidence) -> None:
     rows = tables.complete(evidence).splitlines()[2:]
-    assert rows[0] == "| rivals | 2 of 3 | 2 | 1.0 |"
-    assert rows[1] == "| search | – | 4 | 2.0 |"
-    assert rows[-1] == "| all |  | 6 | 3.0 |"
+    assert rows[0] == "| rivals | 2 of 3 | 2 | 1.0 | 0.5 |"
+    assert rows[1] == "| search | – | 4 | 2.0 | – |"
+    assert rows[-1] == "| all |  | 6 | 3.0 |  |"
 
 
 def test_only_what_stands_between_marks_is_written_anew(evidence: Evidence) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import frontier
 import pytest
 from evidence import pages, pictures
 from evidence.reading import ROOT, Evidence
 
+SEEDS = re.compile(r"\| \S+ \| [\d.]+ \([\d., ]+\) \|")
+"""A row with a mean and each seed's number."""
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+\.png)\)")
 
 
@@ -37,3 +40,14 @@ def test_the_pictures_of_the_first_page_are_drawn_from_the_records(
     shown = PICTURE.findall((ROOT / "results" / "README.md").read_text())
     assert [f"figures/{path.name}" for path in made] == shown
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in made)
+
+
+def test_rows_of_the_frontier_in_docs_are_those_of_its_records(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    frontier.table(ROOT / "results" / "frontier")
+    made = capsys.readouterr().out.splitlines()
+    lines = (ROOT / "docs/benchmarks.md").read_text().splitlines()
+    shown = [line for line in lines if SEEDS.match(line)]
+    assert len(shown) > 20
+    assert [line for line in shown if line not in made] == []
