@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedkf.data.federated import FederatedData
 
 FEW_TESTS = 10
+LISTED = 5
 OUTSIZED = 20
 """So many times the median size ask for an explanation."""
 
@@ -114,12 +116,41 @@ def warnings(about: dict[str, Any]) -> list[str]:
             notes.append(f"class {name}: nobody holds it")
         elif len(holders) == 1 and len(clients) > 1:
             notes.append(f"class {name}: only {clients[holders[0]]['name']} holds it")
+    notes += lacking([c["name"] for c in clients], counts, about["class_names"])
     sizes = [c["train"] for c in clients]
     if max(sizes) > 20 * min(sizes):
         notes.append(
             f"sizes go from {min(sizes)} to {max(sizes)} training samples: the largest clients "
             "dominate the average"
         )
+    return notes
+
+
+def lacking(names: Sequence[str], counts: NDArray[Any], class_names: Sequence[str]) -> list[str]:
+    """Clients that hold one class alone, or not all that most of the others hold.
+
+    >>> lacking(["a", "b", "c"], np.array([[5, 5], [9, 0], [4, 6]]), ["well", "ill"])[0]
+    'b: no ill; a model that always says well is right there, so look beyond accuracy'
+    """
+    if counts.ndim < 2 or not 1 < len(class_names) <= counts.shape[1]:
+        return []
+    there = counts > 0
+    common = 2 * there.sum(0) > len(names)
+    alone = there.sum(1) == 1
+    notes = []
+    if 2 * alone.sum() < len(names):  # else it is how the data was divided
+        for k in np.flatnonzero(alone)[:LISTED]:
+            only = class_names[int(there[k].argmax())]
+            absent = [class_names[c] for c in np.flatnonzero(common & ~there[k])]
+            notes.append(
+                f"{names[k]}: no {listed(absent)}; a model that always says {only} is right "
+                "there, so look beyond accuracy"
+            )
+    partly = np.flatnonzero((common & ~there).any(1) & ~alone)
+    if 2 * len(partly) < len(names):
+        for k in partly[:LISTED]:
+            absent = [class_names[c] for c in np.flatnonzero(common & ~there[k])]
+            notes.append(f"{names[k]}: no {listed(absent)}, which most others hold")
     return notes
 
 

@@ -12,7 +12,8 @@ FEW_ROWS = 5
 
 def table_notes(source: Source) -> list[str]:
     """Columns that say nothing, sites that hold hardly anything, rows that two sites hold."""
-    return [*constant_columns(source), *small_sites(source), *shared_rows(source)]
+    found = (constant_columns, unmeasured_columns, small_sites, shared_rows)
+    return [text for notes in found for text in notes(source)]
 
 
 def constant_columns(source: Source) -> list[str]:
@@ -29,6 +30,23 @@ def constant_columns(source: Source) -> list[str]:
     ]
 
 
+def unmeasured_columns(source: Source) -> list[str]:
+    """Columns without any value at a site, where others have some."""
+    if source.owners is None or source.layout is None:
+        return []
+    there = ~np.isnan(source.inputs)
+    notes = []
+    for k, name in enumerate(source.layout.input_names):
+        held = np.bincount(source.owners[there[:, k]], minlength=len(source.owner_names)) > 0
+        if held.any() and not held.all():
+            absent = [site for site, has in zip(source.owner_names, held, strict=True) if not has]
+            sites = f"{', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}"
+            notes.append(
+                f"column {name}: never measured at {sites}, so that models get a stand-in there"
+            )
+    return notes[:FEW_ROWS]
+
+
 EXTREMES = ((np.min, np.inf), (np.max, -np.inf))
 
 
@@ -41,7 +59,8 @@ def small_sites(source: Source) -> list[str]:
         for name, count in zip(source.owner_names, counts.tolist(), strict=True)
         if count < FEW_ROWS
     ]
-    return [f"fewer than {FEW_ROWS} rows: {', '.join(few)}"] if few else []
+    said = "next to nothing to train on, and a number from so few tests is chance"
+    return [f"fewer than {FEW_ROWS} rows: {', '.join(few)}; {said}"] if few else []
 
 
 def shared_rows(source: Source) -> list[str]:

@@ -84,6 +84,9 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
             f"{len(short)} recordings are shorter than data.window ({window}) and are left out: "
             f"{', '.join(names[:3])}{more}"
         )
+        left = {r.site for r in found if r.length >= window}
+        if gone := sorted({str(r.site) for r in short if r.site not in left}):
+            say(f"no recording is left of {', '.join(gone[:5])}{' …' if len(gone) > 5 else ''}")
     pieces = divisible([r for r in found if r.length >= window], window, stride, say)
     return windows(pieces, reading, window, stride, where)
 

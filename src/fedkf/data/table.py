@@ -17,7 +17,7 @@ from fedkf.data.notes import table_notes
 from fedkf.data.outcomes import check_target, targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
-from fedkf.data.tabular import Table, read_table
+from fedkf.data.tabular import Cells, Table, read_table
 
 
 def table(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
@@ -64,7 +64,22 @@ def usable_rows(found: Table, reading: Reading, layout: Layout, say: Say) -> Tab
         if partly.any():
             say(f"{int(partly.sum())} of {found.rows} rows lack a value and are left out")
         lacking |= partly
-    return found.take(~lacking) if lacking.any() else found
+    if not lacking.any():
+        return found
+    if (sites := sites_of(found, reading)) is not None:
+        gone = sorted(set(sites.tolist()) - set(sites[~lacking].tolist()))
+        if gone:
+            say(f"no row is left of {', '.join(gone[:5])}{' …' if len(gone) > 5 else ''}")
+    return found.take(~lacking)
+
+
+def sites_of(found: Table, reading: Reading) -> Cells | None:
+    """The site of each row, where the table says it: in a column, or by its file."""
+    if reading.site is not None:
+        return found.cells[reading.site]
+    if found.sited:
+        return np.array([Path(str(name)).stem for name in found.files.tolist()], dtype=np.str_)
+    return None
 
 
 def missing_in(found: Table, columns: Sequence[str], reading: Reading) -> NDArray[np.bool_]:
@@ -77,16 +92,13 @@ def missing_in(found: Table, columns: Sequence[str], reading: Reading) -> NDArra
 
 def owned(source: Source, found: Table, reading: Reading) -> Source:
     """The source with the site of each row, where the table says it."""
-    if reading.site is not None:
-        cells = found.cells[reading.site]
-        absent = np.isin(cells, reading.missing_values)
-        if absent.any():
-            row = found.place(int(np.flatnonzero(absent)[0]))
-            raise UserError(f"{found.where}: {row} names no site ({reading.site!r})")
-    elif found.sited:
-        cells = np.array([Path(str(name)).stem for name in found.files.tolist()], dtype=np.str_)
-    else:
+    cells = sites_of(found, reading)
+    if cells is None:
         return source
+    absent = np.isin(cells, reading.missing_values) & (reading.site is not None)
+    if absent.any():
+        row = found.place(int(np.flatnonzero(absent)[0]))
+        raise UserError(f"{found.where}: {row} names no site ({reading.site!r})")
     names, owners = np.unique(cells, return_inverse=True)
     if improper := [str(name) for name in names if not proper_text(str(name))]:
         raise UserError(f"{found.where}: the site {shown(improper[0])} cannot be shown")

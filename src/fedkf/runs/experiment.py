@@ -17,7 +17,7 @@ from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.schedule import active_clients
 from fedkf.core.server import Engine
 from fedkf.core.versions import Versions
-from fedkf.data.describe import as_json, outsized, untested
+from fedkf.data.describe import as_json, lacking, outsized, untested
 from fedkf.data.federated import FederatedData
 from fedkf.data.heterogeneity import measure
 from fedkf.data.source import Say
@@ -230,6 +230,9 @@ def execute(
             origin["holdout_sha256"] = held.digest()
             if not assembly.algorithm.shared_model:
                 say(f"{config.algorithm.name} makes no shared model: nothing is held out to judge")
+        if config.data.partition == "natural" and not existing:
+            for text in lacking(data.names, data.class_counts(), data.class_names):
+                say(text)
         experiment = Experiment(assembly, run, origin, observers, say)
         with experiment.open(lambda: as_json(data, differences(config, data), held)):
             host = experiment.assembly.host_of(data, experiment.states)

@@ -1,0 +1,128 @@
+"""Tables and recordings with something wrong in them: a sentence each, and go on where one can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Outcome
+
+from fedkf.core.errors import UserError
+from fedkf.data.reading import Reading
+from fedkf.data.source import Source
+from fedkf.data.sources import read
+
+Row = dict[str, str]
+
+
+def table(
+    path: Path, change: Callable[[int, Row], Row | None], more: list[Row] | None = None
+) -> Path:
+    """Thirty patients at each of three sites, each row changed, or left out where that is None."""
+    random, rows = np.random.default_rng(0), []
+    for k in range(90):
+        site, ill = ("north", "south", "west")[k // 30], str(k % 2)
+        row = {"site": site, "age": str(30 + k % 30), "x": f"{random.normal():.3f}", "ill": ill}
+        if (changed := change(k, row)) is not None:
+            rows.append(changed)
+    rows += more
+    lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def told(path: Path, **reading: object) -> tuple[Source, list[str]]:
+    said: list[str] = []
+    how = Reading(target="ill", site="site", **reading)  # type: ignore[arg-type]
+    return read("table", str(path), how, said.append), said
+
+
+def test_a_target_that_is_no_column_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", lambda k, row: {n: v for n, v in row.items() if n != "ill"})
+    with pytest.raises(UserError, match="has no column 'ill'"):
+        told(path)
+
+
+def test_rows_without_a_target_are_left_out_and_a_site_without_any_is_named(tmp_path: Path) -> None:
+    def change(k: int, row: Row) -> Row:
+        return {**row, "ill": ""} if row["site"] == "south" else row
+
+    source, said = told(table(tmp_path / "t.csv", change))
+    assert source.owner_names == ["north", "west"]
+    assert said[:2] == [
+        "30 of 90 rows have no target and are left out",
+        "no row is left of south",
+    ]
+
+
+def test_text_in_a_column_of_numbers_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", lambda k, row: {**row, "age": "old"} if k == 17 else row)
+    with pytest.raises(UserError, match=r"'age' holds numbers, but 'old' in t\.csv, line 19"):
+        told(path)
+
+
+def test_a_constant_column_is_told(tmp_path: Path) -> None:
+    _, said = told(table(tmp_path / "t.csv", lambda k, row: {**row, "c": "7"}))
+    assert said == ["column c: the same value in all rows, which tells a model nothing"]
+
+
+def test_a_column_that_a_site_never_measured_is_told(tmp_path: Path) -> None:
+    def change(k: int, row: Row) -> Row:
+        return {**row, "c": "" if row["site"] == "south" else row["age"]}
+
+    _, said = told(table(tmp_path / "t.csv", change))
+    assert said == ["column c: never measured at south, so that models get a stand-in there"]
+
+
+def test_a_site_with_three_rows_is_told(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", lambda k, row: row if k < 63 else None)
+    (text,) = told(path)[1]
+    assert text.startswith("fewer than 5 rows: west (3); next to nothing to train on")
+
+
+def test_rows_that_two_sites_hold_are_told(tmp_path: Path) -> None:
+    row = {"site": "north", "age": "99", "x": "1.5", "ill": "1"}
+    path = table(tmp_path / "t.csv", lambda k, r: r, row, {**row, "site": "west"})
+    (text,) = told(path)[1]
+    assert text.startswith("1 rows are the same at several sites (such as north and west)")
+
+
+def test_a_site_without_a_class_is_told_before_training(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    def change(k: int, row: Row) -> Row:
+        return {**row, "ill": "0"} if row["site"] == "south" else row
+
+    path = table(tmp_path / "t.csv", change)
+    sets = [
+        *("data.source=table", f"data.path={path}", "data.target=ill", "data.site=site"),
+        *("algorithm.name=fedavg", "federation.rounds=1", "federation.local_epochs=1"),
+    ]
+    given = [part for one in sets for part in ("--set", one)]
+    text = "south: no 1; a model that always says 0 is right there, so look beyond accuracy"
+    code, _, err = cli("run", *given, "--workers", 0, "--out", tmp_path / "run")
+    assert code == 0
+    assert text in err
+    assert f"note: {text}" in cli("partition", *given, "--out", tmp_path / "p").out
+
+
+def recordings(folder: Path, lengths: dict[str, int]) -> Path:
+    for site, length in lengths.items():
+        (folder / site).mkdir(parents=True)
+        for k in range(4):
+            rows = [f"{t},{t % 3},{'walk' if k % 2 else 'sit'}" for t in range(length)]
+            (folder / site / f"r{k}.csv").write_text("\n".join(["time,ax,label", *rows]))
+    return folder
+
+
+def test_windows_longer_than_the_recordings_are_refused_or_leave_a_site_out(tmp_path: Path) -> None:
+    folder = recordings(tmp_path / "rec", {"a": 40, "b": 5})
+    with pytest.raises(UserError, match=r"data\.window is 50, but the longest recording in .* 40"):
+        read("signals", str(folder), Reading(target="label", window=50))
+    said: list[str] = []
+    source = read("signals", str(folder), Reading(target="label", window=20), said.append)
+    assert source.owner_names == ["a"]
+    assert said[0].startswith("4 recordings are shorter than data.window (20) and are left out")
+    assert said[1] == "no recording is left of b"
