@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedkf.metrics.intervals import wilson
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
+from fedkf.report.measures import judged_by, shown
 from fedkf.report.runs import Run
 from fedkf.runs.mixtures import mixtures
 
@@ -22,18 +24,34 @@ class SiteScore:
 
     client: int
     name: str
-    accuracy: float
+    value: float
+    """Its accuracy, or what else the run is judged by."""
     tested: int | None
+    metric: SiteMetric = SITE_METRICS[ACCURACY]
+    recorded: Sequence[float | None] | None = None
+    """Where the value plausibly lies, if the run says so."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether its value is a share of cases that were right."""
+        return self.metric.name == ACCURACY
 
     @property
     def right(self) -> int | None:
         """How many of the tested cases were right."""
-        return None if self.tested is None else round(self.accuracy * self.tested)
+        known = self.counted and self.tested is not None
+        return round(self.value * (self.tested or 0)) if known else None
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Where its accuracy plausibly lies, given how few cases were tested."""
-        return wilson(self.right, self.tested) if self.right is not None and self.tested else None
+    def interval(self) -> Sequence[float | None] | None:
+        """Where its value plausibly lies, given how few cases were tested."""
+        if self.right is not None and self.tested:
+            return wilson(self.right, self.tested)
+        return self.recorded
+
+    def show(self, value: float | None = None) -> str:
+        """Its value, or another of the same metric, with its unit."""
+        return shown(self.metric, self.value if value is None else value)
 
 
 def site_scores(run: Run, readout: str) -> list[SiteScore]:
@@ -41,9 +59,15 @@ def site_scores(run: Run, readout: str) -> list[SiteScore]:
     score = run.score(readout)
     if score is None:
         return []
-    pairs = zip(score.clients, score.accuracy, strict=True)
-    sites = [SiteScore(k, run.site(k), a, run.tested(k)) for k, a in pairs if a is not None]
-    return sorted(sites, key=lambda site: (site.accuracy, site.client))
+    metric = SITE_METRICS.get(score.metric, SITE_METRICS[ACCURACY])
+    ends = score.sites.intervals.get(score.metric) or [None] * len(score.clients)
+    sites = [
+        SiteScore(k, run.site(k), a, run.tested(k), metric, span)
+        for k, a, span in zip(score.clients, score.performance, ends, strict=True)
+        if a is not None
+    ]
+    better = 1 if metric.higher_is_better else -1
+    return sorted(sites, key=lambda site: (better * site.value, site.client))
 
 
 def deciles(accuracies: list[float]) -> list[float]:
@@ -62,26 +86,27 @@ def gains(run: Run, runs: Sequence[Run]) -> dict[str, float]:
     alone = next((r for r in runs if r.alone and r.readouts and r.pairing == run.pairing), None)
     if alone is None:
         return {}
-    own = {site.name: site.accuracy for site in site_scores(alone, alone.readouts[0])}
+    own = {site.name: site.value for site in site_scores(alone, alone.readouts[0])}
+    better = 1 if judged_by([run]).higher_is_better else -1
     return {
-        site.name: site.accuracy - own[site.name]
+        site.name: better * (site.value - own[site.name])
         for site in site_scores(run, run.readouts[0])
         if site.name in own
     }
 
 
 def fairness(run: Run, readout: str) -> dict[str, Any] | None:
-    """The numbers of one readout, or None where no site has test data."""
+    """The numbers of one readout, or None where no site has test data or they are no shares."""
     sites = site_scores(run, readout)
-    if not sites:
+    if not sites or not sites[0].metric.percent:
         return None
-    accuracies = [site.accuracy for site in sites]
+    accuracies = [site.value for site in sites]
     result: dict[str, Any] = {
         "deciles": deciles(accuracies),
         "spread": max(accuracies) - min(accuracies),
         "mixtures": None,
     }
     sizes = [site.tested or 0 for site in sites]
-    if all(sizes):
+    if all(sizes) and sites[0].metric.name == ACCURACY:  # other metrics do not mix
         result["mixtures"] = mixtures(accuracies, sizes, DRAWS, np.random.default_rng(0))
     return result

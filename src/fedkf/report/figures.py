@@ -9,8 +9,9 @@ from fedkf.charts.chart import Axis, Bars, Bubbles, Chart, Figure, Lines, Points
 from fedkf.charts.labels import metric_title, percent, readout_label
 from fedkf.core.errors import UserError
 from fedkf.core.holdings import Partition
-from fedkf.metrics import METRICS, Metric
+from fedkf.metrics import Metric
 from fedkf.report.fairness import DECILES, deciles, gains, site_scores
+from fedkf.report.measures import alike, judged_by, metrics_of, shown
 from fedkf.report.runs import Run
 
 MOST_POINTS = 400
@@ -78,7 +79,7 @@ def curve(metric: Metric, runs: Sequence[Run]) -> Chart:
 
 def curves(runs: Sequence[Run]) -> list[Chart]:
     """Every metric against rounds."""
-    return [curve(metric, runs) for metric in METRICS.values()]
+    return [curve(metric, alike(runs)) for metric in metrics_of(runs).values()]
 
 
 def losses(runs: Sequence[Run]) -> list[Chart]:
@@ -97,15 +98,16 @@ def losses(runs: Sequence[Run]) -> list[Chart]:
 
 def cost(runs: Sequence[Run], unit: str, spent: Callable[[Run], list[float]]) -> list[Chart]:
     """AMP against what was spent on it."""
-    metric, series, phrases = METRICS["amp"], [], []
+    metric, series, phrases = metrics_of(runs)["amp"], [], []
+    about = judged_by(runs)
     for colour, run, readout, first in models(runs):
         totals = dict(zip((r.round for r in run.rounds), accumulate(spent(run)), strict=True))
         rows = [(totals[int(n)], value) for n, value in history(run, readout, metric.name)]
         if one := line(model_label(run, readout), rows, colour, not first):
             series.append(one)
-            phrases.append(f"{one.name} reaches {percent(one.y[-1])} after {one.x[-1]:.3g}")
+            phrases.append(f"{one.name} reaches {shown(about, one.y[-1])} after {one.x[-1]:.3g}")
     title = f"{metric.label} against {unit}"
-    axis = Axis(metric.label, percent=True)
+    axis = Axis(metric.label, percent=metric.percent)
     return [Chart(title, Axis(unit), axis, series, f"{title}: {'; '.join(phrases)}.")]
 
 
@@ -127,6 +129,7 @@ def time(runs: Sequence[Run]) -> list[Chart]:
 def clients(runs: Sequence[Run]) -> list[Chart]:
     """The accuracy at every site: a point per site and model, the worst of each named."""
     names: dict[str, None] = {}
+    metric, runs = judged_by(runs), alike(runs)
     for run in runs:
         for readout in run.readouts[:1]:
             names |= dict.fromkeys(site.name for site in site_scores(run, readout))
@@ -139,28 +142,32 @@ def clients(runs: Sequence[Run]) -> list[Chart]:
         points = Points(
             name=label,
             x=[order.get(site.name, len(order)) for site in sites],
-            y=[site.accuracy for site in sites],
+            y=[site.value for site in sites],
             colour=colour,
             hover=[
-                f"{site.name}: {percent(site.accuracy)}"
-                + (f" ({site.right} of {site.tested})" if site.tested else "")
+                f"{site.name}: {site.show()}"
+                + (f" ({site.right} of {site.tested})" if site.tested and site.counted else "")
                 for site in sites
             ],
             texts=[sites[0].name, *[""] * (len(sites) - 1)] if first else (),
             hollow=not first,
         )
         series.append(points)
-        worst.append(f"{label} serves {sites[0].name} worst, {percent(sites[0].accuracy)}")
+        worst.append(f"{label} serves {sites[0].name} worst, {sites[0].show()}")
     if not series:
         return []
-    says = f"Accuracy at each of {len(order)} sites: {'; '.join(worst)}."
+    title = f"{metric.label[0].upper()}{metric.label[1:]} at each"
+    says = f"{title} of {len(order)} sites: {'; '.join(worst)}."
     x = Axis(f"site, worst under {runs[0].label} first", list(order))
-    return [Chart("Accuracy at each site", x, Axis("accuracy", percent=True), series, says)]
+    axis = Axis(metric.label, percent=metric.percent)
+    return [Chart(f"{title} site", x, axis, series, says)]
 
 
 def gain(runs: Sequence[Run]) -> list[Chart]:
     """What federating gains each site over training alone; empty without a run of `local`."""
     series, phrases = [], []
+    metric, runs = judged_by(runs), alike(runs)
+    unit, points_ = (100, "points") if metric.percent else (1, "")
     order: dict[str, int] = {}
     for colour, run in enumerate(runs):
         found = gains(run, runs)
@@ -168,37 +175,39 @@ def gain(runs: Sequence[Run]) -> list[Chart]:
             continue
         label = model_label(run, run.readouts[0])
         order = order or {n: k for k, n in enumerate(sorted(found, key=lambda n: found[n]))}
-        points = {name: 100 * value for name, value in found.items() if name in order}
+        points = {name: unit * value for name, value in found.items() if name in order}
         series.append(
             Bars(
                 name=label,
                 x=[order[name] for name in points],
                 y=list(points.values()),
                 colour=colour,
-                hover=[f"{name}: {value:+.1f} points" for name, value in points.items()],
+                hover=[f"{name}: {value:+.1f} {points_}".strip() for name, value in points.items()],
             )
         )
         better = sum(1 for value in points.values() if value > 0)
         phrases.append(f"with {label}, {better} of {len(points)} sites gain")
     if not series:
         return []
-    says = f"Gain in accuracy over training alone, site by site: {'; '.join(phrases)}."
+    says = f"Gain in {metric.label} over training alone, site by site: {'; '.join(phrases)}."
     x = Axis(f"site, by gain with {series[0].name}", list(order))
-    y = Axis("percentage points", zero_line=True)
+    y = Axis("percentage points" if metric.percent else metric.label, zero_line=True)
     return [Chart("Gain over training alone", x, y, series, says)]
 
 
 def spread(runs: Sequence[Run]) -> list[Chart]:
     """The accuracy that a share of the sites stays below."""
     series, phrases = [], []
-    for colour, run, readout, first in models(runs):
-        accuracies = [site.accuracy for site in site_scores(run, readout)]
+    metric = judged_by(runs)
+    for colour, run, readout, first in models(alike(runs) if metric.percent else ()):
+        accuracies = [site.value for site in site_scores(run, readout)]
         if accuracies:
             levels, name = deciles(accuracies), model_label(run, readout)
             series.append(Lines(name=name, x=DECILES, y=levels, colour=colour, dotted=not first))
             phrases.append(f"{name} from {percent(levels[0])} to {percent(levels[-1])}")
-    says = f"Accuracy from the worst-served site to the best-served one: {'; '.join(phrases)}."
-    x, y = Axis("% of sites, from the worst served"), Axis("accuracy", percent=True)
+    what = f"{metric.label[0].upper()}{metric.label[1:]}"
+    says = f"{what} from the worst-served site to the best-served one: {'; '.join(phrases)}."
+    x, y = Axis("% of sites, from the worst served"), Axis(metric.label, percent=True)
     return [Chart("From the worst to the best served", x, y, series, says)]
 
 
@@ -277,20 +286,23 @@ def partition_figure(about: Partition) -> Figure:
 
 def comparison(runs: Sequence[Run], title: str) -> Figure:
     """The paper's metrics against rounds, above each site's accuracy under each readout."""
-    above = [curve(metric, runs) for metric in list(METRICS.values())[:3]]
+    runs = alike(runs)
+    above = [curve(metric, runs) for metric in list(metrics_of(runs).values())[:3]]
     readouts = dict.fromkeys(readout for _, _, readout, _ in models(runs))
     return Figure([above, [accuracy_bars(runs, readout) for readout in readouts]], title)
 
 
 def accuracy_bars(runs: Sequence[Run], readout: str) -> Chart:
     """Each site's accuracy under one readout, and the worst of them across."""
-    series, names = [], dict[str, None]()
+    series, names, metric = [], dict[str, None](), judged_by(runs)
     for colour, run in enumerate(runs):
         sites = sorted(site_scores(run, readout), key=lambda site: site.client)
         names |= dict.fromkeys(site.name for site in sites)
         places = [list(names).index(site.name) for site in sites]
-        heights = [site.accuracy for site in sites]
-        name, worst = model_label(run, readout), min(heights, default=None)
+        heights = [site.value for site in sites]
+        last = min if metric.higher_is_better else max
+        name, worst = model_label(run, readout), last(heights, default=None)
         series.append(Bars(name=name, x=places, y=heights, colour=colour, level=worst))
-    title = f"accuracy at each site, {readout.upper()} (dashed: the worst)"
-    return Chart(title, Axis("site", list(names)), Axis("accuracy", percent=True), series)
+    title = f"{metric.label} at each site, {readout.upper()} (dashed: the worst)"
+    axis = Axis(metric.label, percent=metric.percent)
+    return Chart(title, Axis("site", list(names)), axis, series)

@@ -15,6 +15,7 @@ from fedkf.charts.labels import algorithm_label
 from fedkf.core.records import Round, Status, Summary
 from fedkf.core.scores import Score
 from fedkf.metrics import METRICS
+from fedkf.metrics.sites import SITE_METRICS
 from fedkf.report.rounds import RoundsFile, last_rounds, without_clients
 from fedkf.report.runs import (
     MARKS,
@@ -192,6 +193,7 @@ def describe(name: str, entry: Entry, now: float) -> dict[str, Any]:
         state = "silent"
     numbers = next((entry.scores[r] for r in READOUTS if r in entry.scores), None)
     running = state == "running"
+    about = SITE_METRICS.get(numbers.metric) if numbers else None
     return {
         "name": name,
         "algorithm": algorithm_label(algorithm or ""),
@@ -200,6 +202,8 @@ def describe(name: str, entry: Entry, now: float) -> dict[str, Any]:
         "rounds": rounds,
         "left": round(each * (rounds - done)) if running and each is not None else None,
         "metrics": {name: numbers[name] if numbers else None for name in METRICS},
+        "over": about.label if about else "",
+        "percent": about is None or about.percent,
         "active": len(status.active) if running else 0,
         "refused": len(tail[-1].refused) if tail else 0,
         "reason": status.reason[:300] if state in ("failed", "stopped") else "",

@@ -21,11 +21,12 @@ from fedkf.charts import plotly_backend
 from fedkf.charts.chart import Bubbles, Chart
 from fedkf.charts.labels import algorithm_label, percent
 from fedkf.core.payload import KINDS as PAYLOADS
-from fedkf.metrics import METRICS, PAPER, Metric
+from fedkf.metrics import PAPER, Metric
 from fedkf.report import figures, sentences
 from fedkf.report.fairness import fairness, site_scores
 from fedkf.report.figures import model_label
 from fedkf.report.groups import group_sections
+from fedkf.report.measures import judged_by, metrics_of, site_tables
 from fedkf.report.outside import held_out
 from fedkf.report.pairs import baseline, contests
 from fedkf.report.privacy import promise
@@ -114,9 +115,11 @@ def build(
         headline=sentences.headline(runs),
         below=sentences.below_headline(runs),
         cautions=some(sentences.cautions(runs)),
-        glossary=sentences.glossary(),
+        glossary=sentences.glossary(drawn),
         undrawn=len(runs) - len(drawn),
-        metrics=METRICS.values(),
+        metrics=metrics_of(drawn).values(),
+        judged=judged_by(drawn),
+        site_tables=site_tables(drawn),
         charts=groups,
         findings=findings(drawn),
         held_out=held_out(drawn),
@@ -126,7 +129,7 @@ def build(
         comparison=comparison(runs[:LISTED]),
         repeats=repeats(runs)[:LISTED],
         paired=paired(drawn),
-        paper=[METRICS[name] for name in PAPER],
+        paper=[metrics_of(drawn)[name] for name in PAPER],
         chance=CHANCE,
         worst=worst(drawn),
         gains=sentences.about_gain(drawn),

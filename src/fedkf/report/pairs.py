@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from fedkf.charts.labels import algorithm_label
-from fedkf.metrics import METRICS
+from fedkf.metrics.sites import over
 from fedkf.report.repeats import settings_of
 from fedkf.report.runs import Run
 from fedkf.runs.statistics import Difference, over_seeds, within_pair
@@ -68,7 +68,7 @@ class Contest:
         one, two = self.base.score(readout), self.other.score(readout)
         if len(self.pairs) > 1 or one is None or two is None:
             return over_seeds(changes)
-        found = within_pair(METRICS[metric], one, two, self.other.tested)
+        found = within_pair(over(one.metric)[metric], one, two, self.other.tested)
         return replace(found, mean=changes[0]) if found else over_seeds(changes)
 
 

@@ -16,6 +16,7 @@ from fedkf.core.holdings import Partition
 from fedkf.core.records import Round, Status, Summary, Traffic
 from fedkf.core.scores import Numbers, Score
 from fedkf.core.shapes import Damage, parse_json
+from fedkf.metrics.sites import ACCURACY
 from fedkf.report.files import LARGE, Unreadable, read_plain
 from fedkf.report.rounds import RoundsFile
 from fedkf.runs.documents import parse_yaml
@@ -64,11 +65,22 @@ class Run:
 
     @cached_property
     def pairing(self) -> tuple[str, int] | None:
-        """Its data and its seed, which two runs must share to be compared; None if not known."""
+        """What two runs must share to be compared; None if not known.
+
+        That is data, seed and, beside accuracy, what they are judged by.
+        """
         data = self.data_hash
         if data is None and isinstance(self.config.get("data"), dict):
             data = json.dumps(self.config["data"], sort_keys=True, default=str)
+        if data is not None and self.metric != ACCURACY:
+            data += f" by {self.metric}"
         return None if data is None or self.seed is None else (data, self.seed)
+
+    @cached_property
+    def metric(self) -> str:
+        """What of the sites its numbers are over."""
+        last = (self.evaluated[-1].readouts or {}) if self.evaluated else {}
+        return next((score.metric for score in last.values()), ACCURACY)
 
     @cached_property
     def evaluated(self) -> list[Round]:

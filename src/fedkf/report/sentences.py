@@ -6,9 +6,11 @@ import statistics
 from collections.abc import Sequence
 
 from fedkf.charts.labels import algorithm_label, percent
-from fedkf.metrics import METRICS
+from fedkf.metrics import METRICS, PAPER
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
 from fedkf.report.fairness import gains, site_scores
 from fedkf.report.figures import model_label
+from fedkf.report.measures import judged_by, metrics_of, shown
 from fedkf.report.pairs import Contest, contests, usable
 from fedkf.report.repeats import repeats, settings_of
 from fedkf.report.runs import Run
@@ -33,18 +35,23 @@ APART = "The runs had different data or seeds, so that none of them is compared 
 UNTESTED = "None of the sites has test data, so nothing can be said about accuracy."
 
 
-def glossary() -> dict[str, str]:
+def glossary(runs: Sequence[Run] = ()) -> dict[str, str]:
     """What the letters in the tables stand for, every metric among them."""
-    metrics = {}
-    for metric in METRICS.values():
+    metrics, about = {}, metrics_of(runs)
+    for metric in about.values():
         better = "higher" if metric.higher_is_better else "lower"
         metrics[metric.label] = f"{metric.about}; {better} is better."
-    return metrics | MEANINGS
+    if about is METRICS:
+        return metrics | MEANINGS
+    told = {about[name].label for name in PAPER}  # theirs are about accuracy
+    return metrics | {word: text for word, text in MEANINGS.items() if word not in told}
 
 
-def change(before: float | None, after: float | None, what: str) -> str:
+def change(
+    before: float | None, after: float | None, what: str, by: SiteMetric = SITE_METRICS[ACCURACY]
+) -> str:
     """ "lifts …", "lowers …" or "leaves …", by the numbers as they are shown."""
-    a, b = percent(before), percent(after)
+    a, b = shown(by, before), shown(by, after)
     if a == b:
         return f"leaves {what} at {b}"
     return f"{'lifts' if (after or 0) > (before or 0) else 'lowers'} {what} from {a} to {b}"
@@ -68,8 +75,8 @@ def changed(contest: Contest, readout: str, metric: str, what: str) -> str | Non
     if found is None:
         return None
     if len(contest.pairs) == 1:
-        return change(*values[0], what)
-    about = METRICS[metric]
+        return change(*values[0], what, judged_by([contest.base]))
+    about = metrics_of([contest.base])[metric]
     if found.interval is not None and not found.beyond_chance:
         return f"makes {CHANCE} to {what} ({amount(found, about)})"
     if about.show(abs(found.mean)) == about.show(0.0):
@@ -130,19 +137,21 @@ def headline_of_many(found: Sequence[Contest]) -> str:
     }
     if not means:
         return UNTESTED
-    best = max(means, key=lambda label: means[label])
+    by = judged_by([found[0].base])
+    better = 1 if by.higher_is_better else -1
+    best = max(means, key=lambda label: better * means[label])
     mark = statistics.fmean(before for before, _ in values[best])
     seeds = len(found[0].pairs)
     over = f" on average over {seeds} seeds" if seeds > 1 else ""
     text = f"Of {len(found) + 1} models, {{}} serves the worst-served site best: {{}}{over}, "
-    if mark >= means[best]:
-        return text.format(base, percent(mark)) + f"before {best} with {percent(means[best])}."
-    text = text.format(best, percent(means[best])) + f"against {percent(mark)} with {base}"
+    if better * mark >= better * means[best]:
+        return text.format(base, shown(by, mark)) + f"before {best} with {shown(by, means[best])}."
+    text = text.format(best, shown(by, means[best])) + f"against {shown(by, mark)} with {base}"
     difference = over_seeds([after - before for before, after in values[best]])
     if difference.interval is None:
         return text + "."
     chance = "" if difference.beyond_chance else f", {CHANCE}"
-    return f"{text}: {amount(difference, METRICS['wlp'])}{chance}."
+    return f"{text}: {amount(difference, metrics_of([found[0].base])['wlp'])}{chance}."
 
 
 def headline_of_data(found: Sequence[Contest]) -> str:
@@ -151,6 +160,8 @@ def headline_of_data(found: Sequence[Contest]) -> str:
     means = [difference.mean for difference in known if difference is not None]
     if not means:
         return UNTESTED
+    if not judged_by([found[0].base]).higher_is_better:
+        means = [-mean for mean in means]
     lifted = sum(1 for mean in means if mean > EQUAL)
     lowered = sum(1 for mean in means if mean < -EQUAL)
     return (
@@ -163,7 +174,8 @@ def headline_of_data(found: Sequence[Contest]) -> str:
 def headline_of_one(runs: Sequence[Run]) -> str:
     """What one setting does for its sites, on average where it was run with several seeds."""
     run, readout = runs[0], runs[0].readouts[0]
-    for row in repeats(runs)[:1]:
+    by = judged_by(runs)
+    for row in repeats(runs)[:1] if by.name == ACCURACY else ():
         means = [percent(row["metrics"][name][0]) for name in ("amp", "wlp")]
         return (
             f"On average over {row['runs']} seeds, the model of {row['what']} is right in "
@@ -172,6 +184,12 @@ def headline_of_one(runs: Sequence[Run]) -> str:
     sites, numbers = site_scores(run, readout), run.numbers(readout)
     if not sites or numbers is None or numbers["amp"] is None:
         return UNTESTED
+    if by.name != ACCURACY:
+        return (
+            f"The model that {len(sites)} sites trained together with {run.label} reaches an "
+            f"average {by.label} of {shown(by, numbers['amp'])}; at {sites[0].name}, the site that "
+            f"it serves worst, {shown(by, numbers['wlp'])}."
+        )
     return (
         f"The model that {len(sites)} sites trained together with {run.label} is right in "
         f"{percent(numbers['amp'])} of all test cases; at {sites[0].name}, the site that it serves "
@@ -184,8 +202,8 @@ def headline_alone(runs: Sequence[Run]) -> str:
     for run in runs:
         if run.readouts and (sites := site_scores(run, run.readouts[0])):
             return (
-                f"Each of {len(sites)} sites trained alone; the accuracy of their models goes from "
-                f"{percent(sites[0].accuracy)} ({sites[0].name}) to {percent(sites[-1].accuracy)} "
+                f"Each of {len(sites)} sites trained alone; the {sites[0].metric.label} of their "
+                f"models goes from {sites[0].show()} ({sites[0].name}) to {sites[-1].show()} "
                 f"({sites[-1].name})."
             )
     return "No round has been evaluated yet, so there is nothing to report."
@@ -204,7 +222,9 @@ def about_gain(runs: Sequence[Run]) -> list[str]:
         text += f"better off than alone{f', {equal} the same' if equal else ''}"
         least = min(found, key=lambda name: (found[name], name))
         if found[least] < 0:
-            text += f"; {least} loses most, {-100 * found[least]:.1f} points"
+            by = judged_by([run])
+            lost = f"{by.show(-found[least])}{' points' if by.percent else ''}"
+            text += f"; {least} loses most, {lost}"
         sentences.append(text + ".")
     return sentences
 
@@ -230,6 +250,7 @@ def cautions(runs: Sequence[Run]) -> list[str]:
         ("data or its division over the sites", {run.data_hash for run in known}, paired),
         ("number of rounds", {run.rounds[-1].round for run in known}, partly),
         ("seed", {run.seed for run in known}, paired),
+        ("metric", {run.metric for run in known}, "numbers of different metrics do not compare"),
     ):
         if len(values) > 1:
             sentences.append(f"The runs differ in their {what}: {then}.")
@@ -282,7 +303,7 @@ def few_tests(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         for readout in run.readouts[:1]:
             for site in site_scores(run, readout)[:1]:
-                if site.tested and site.tested < FEW:
+                if site.right is not None and site.tested and site.tested < FEW:
                     seen[site.name] = site.tested
     return [
         f"{name} was tested on {tested} cases only: one case more or less moves its accuracy by "

@@ -20,8 +20,9 @@
     if (name) { made.className = name; }
     return made;
   }
-  function number(value, head) { /* a metric as the head of its column says */
+  function number(value, head, about) { /* a metric as the head of its column says */
     if (value === null) { return "–"; }
+    if (head.dataset.percent === "true" && !about.percent) { return value.toPrecision(4); }
     return head.dataset.percent === "true" ? (100 * value).toFixed(head.dataset.digits) + "\u00a0%" :
       value.toFixed(head.dataset.digits);
   }
@@ -68,7 +69,8 @@
     cells[5].textContent = span(about.left);
     heads.forEach(function (head, place) {
       if (head.dataset.metric) {
-        cells[place].textContent = number(about.metrics[head.dataset.metric], head);
+        cells[place].textContent = number(about.metrics[head.dataset.metric], head, about);
+        cells[place].title = about.over ? "over the sites\u2019 " + about.over : "";
       }
     });
     row.lastChild.textContent = ago(about.updated);
