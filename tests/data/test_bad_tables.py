@@ -17,9 +17,7 @@ from fedkf.data.sources import read
 Row = dict[str, str]
 
 
-def table(
-    path: Path, change: Callable[[int, Row], Row | None], more: list[Row] | None = None
-) -> Path:
+def table(path: Path, change: Callable[[int, Row], Row | None], *more: Row) -> Path:
     """Thirty patients at each of three sites, each row changed, or left out where that is None."""
     random, rows = np.random.default_rng(0), []
     for k in range(90):

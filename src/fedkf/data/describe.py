@@ -137,20 +137,17 @@ def lacking(names: Sequence[str], counts: NDArray[Any], class_names: Sequence[st
     there = counts > 0
     common = 2 * there.sum(0) > len(names)
     alone = there.sum(1) == 1
+    partly = (common & ~there).any(1) & ~alone
     notes = []
-    if 2 * alone.sum() < len(names):  # else it is how the data was divided
-        for k in np.flatnonzero(alone)[:LISTED]:
+    for group in (alone, partly):
+        if 2 * group.sum() >= len(names):
+            continue  # it is how the data was divided
+        for k in np.flatnonzero(group)[:LISTED].tolist():
+            absent = listed([class_names[c] for c in np.flatnonzero(common & ~there[k]).tolist()])
             only = class_names[int(there[k].argmax())]
-            absent = [class_names[c] for c in np.flatnonzero(common & ~there[k])]
-            notes.append(
-                f"{names[k]}: no {listed(absent)}; a model that always says {only} is right "
-                "there, so look beyond accuracy"
-            )
-    partly = np.flatnonzero((common & ~there).any(1) & ~alone)
-    if 2 * len(partly) < len(names):
-        for k in partly[:LISTED]:
-            absent = [class_names[c] for c in np.flatnonzero(common & ~there[k])]
-            notes.append(f"{names[k]}: no {listed(absent)}, which most others hold")
+            said = f"a model that always says {only} is right there, so look beyond accuracy"
+            rest = f"; {said}" if alone[k] else ", which most others hold"
+            notes.append(f"{names[k]}: no {absent}{rest}" if absent else f"{names[k]}: {said}")
     return notes
 
 
