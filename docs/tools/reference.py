@@ -97,7 +97,7 @@ def hyperparameters() -> str:
     """The keys that each algorithm adds to the section `algorithm`."""
     from fedkf import algorithms
 
-    rows = []
+    rows: list[Row] = []
     for name in algorithms.names():
         for option in fields(algorithms.get(name)):
             choices = ", ".join(f"`{word}`" for word in option.metadata["choices"])
@@ -135,7 +135,7 @@ def described(path: str, command: Any) -> str:
 
     usage = command.collect_usage_pieces(click.Context(command))
     help_text = inspect.cleandoc(command.help or "").replace("\f", "")
-    rows = []
+    rows: list[Row] = []
     for part in command.params:
         if part.name == "help" or getattr(part, "hidden", False):
             continue

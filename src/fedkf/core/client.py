@@ -14,6 +14,7 @@ import torch
 
 from fedkf.core.batches import batch_indices, batches_of
 from fedkf.core.codec import Codec
+from fedkf.core.determinism import exact
 from fedkf.core.errors import FedkfError, UserError, disk_error
 from fedkf.core.evaluation import count
 from fedkf.core.optimizers import make_optimizer
@@ -300,7 +301,8 @@ class ClientHost:
         is asked of them."""
         with watched_signals() as signals:
             try:
-                return count(self.task, [self.data(k) for k in clients], readouts)
+                with exact(self.task.device):
+                    return count(self.task, [self.data(k) for k in clients], readouts)
             except ENDINGS as error:
                 if error in signals:
                     raise

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from fedkf.core.determinism import exact
+
 
 class Streams:
     """All randomness of a run. Equal arguments give equal streams, in any process, in any order."""
@@ -44,7 +46,8 @@ class GlobalStream:
     """
 
     def __init__(self, seed: int, device: str) -> None:
-        self._seed, self._cuda = seed, device if device.startswith("cuda") else None
+        self._seed, self._device = seed, device
+        self._cuda = device if device.startswith("cuda") else None
         self.ours: list[torch.Tensor] | None = None
         """Our state while it rests; None before the first time."""
 
@@ -66,7 +69,8 @@ class GlobalStream:
         else:
             self.set_current(self.ours)
         try:
-            yield
+            with exact(self._device):
+                yield
         finally:
             self.ours = self.current()
             self.set_current(theirs)

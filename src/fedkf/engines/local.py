@@ -41,6 +41,15 @@ def local_engine(host: ClientHost, population: Population, settings: EngineSetti
     return InProcessEngine(host, population, settings.threads)
 
 
+def refuse_used_device(device: str) -> None:
+    """A forked worker cannot use a GPU that its parent has used."""
+    if device != "cpu" and torch.get_device_module(torch.device(device).type).is_initialized():
+        raise UserError(
+            f"engine.device is {device!r}, which this process has used already, so that no worker "
+            "can use it; set engine.workers to 0, and clients take turns in this process"
+        )
+
+
 class Assignment(NamedTuple):
     """Who does what, and since when."""
 
@@ -71,6 +80,7 @@ class LocalEngine:
             raise
 
     def _start_worker(self, index: int) -> Worker:
+        refuse_used_device(self.host.task.device)
         others = [w.connection for w in self._workers if w.index != index]
         return Worker(index, self.host, self.settings.threads, others)
 

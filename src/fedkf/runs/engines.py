@@ -7,6 +7,7 @@ import os
 import torch
 
 from fedkf.core.client import ClientHost
+from fedkf.core.determinism import prepare
 from fedkf.core.errors import UserError
 from fedkf.core.extras import check_installed
 from fedkf.core.schedule import active_clients
@@ -32,8 +33,10 @@ def check_device(device: str) -> None:
     if device != "cpu":
         # Asks the driver without starting CUDA here, which would keep workers from forking.
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-        if not torch.cuda.is_available():
-            raise UserError(f"engine.device is {device!r} but PyTorch finds no CUDA here")
+        prepare(device)
+        kind = torch.device(device).type
+        if not torch.get_device_module(kind).is_available():
+            raise UserError(f"engine.device is {device!r} but PyTorch finds no {kind.upper()} here")
 
 
 def make_engine(config: Config, host: ClientHost, population: Population, say: Say) -> Engine:
@@ -41,7 +44,7 @@ def make_engine(config: Config, host: ClientHost, population: Population, say: S
     settings = config.engine
     active = active_clients(config.federation.fraction, len(population.sizes))
     given = EngineSettings(
-        choose_workers(config, active),
+        choose_workers(config),
         settings.threads,
         settings.address,
         config.federation.round_timeout,
@@ -52,13 +55,15 @@ def make_engine(config: Config, host: ClientHost, population: Population, say: S
     return build(settings.name, host, population, given)
 
 
-def choose_workers(config: Config, active: int) -> int:
-    """As many as were asked for; else one a core, or on a GPU as many as can share it."""
+def choose_workers(config: Config) -> int:
+    """As many as were asked for; else one a core, on a GPU none: clients take turns here.
+
+    A process that has used CUDA cannot fork workers that use it, and one that is to replace a dead
+    worker may well have.
+    """
     if config.engine.workers is not None:
         return config.engine.workers
-    if not hasattr(os, "fork"):
+    if not hasattr(os, "fork") or config.engine.device != "cpu":
         return 0
-    if config.engine.device != "cpu":
-        return min(active, 4)
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
