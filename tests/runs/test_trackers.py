@@ -114,3 +114,40 @@ def test_a_tracker_that_cannot_be_had_is_told_before_training(
 
 
 def nothing(folder: Path, settings: Any) -> None: ...
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_holds_numbers_settings_and_files_also_after_resuming(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow", reason="the extra mlflow is not here")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    common: dict[str, Any] = {"algorithm": "fedavg", "log": "mlflow"}
+    fedkf.run(settings, rounds=1, out=tmp_path / "run", **common)
+    result = fedkf.run(settings, rounds=2, out=tmp_path / "run", resume=True, **common)
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=(tmp_path / "run" / "mlruns").as_uri())
+    name = (tmp_path / "run" / "mlflow.id").read_text()
+    told = client.get_metric_history(name, "oca/amp")
+    wanted = [[r["round"], r["readouts"]["oca"]["amp"]] for r in result.history]
+    assert [[m.step, pytest.approx(m.value)] for m in told] == wanted
+    about = client.get_run(name)
+    assert about.info.status == "FINISHED"
+    assert about.data.params["algorithm.name"] == "fedavg"
+    assert "summary.json" in {f.path for f in client.list_artifacts(name)}
+    assert "models/oca.safetensors" in {f.path for f in client.list_artifacts(name, "models")}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wandb_writes_an_offline_run_with_numbers_and_files(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wandb = pytest.importorskip("wandb", reason="the extra wandb is not here")
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    fedkf.run(settings, rounds=1, out=tmp_path / "run", algorithm="fedavg", log="wandb")
+    wandb.teardown()  # its process writes behind ours
+    (file,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+    content = file.read_bytes()
+    for word in ("oca/amp", "algorithm.name", "models/oca.safetensors"):
+        assert word.encode() in content

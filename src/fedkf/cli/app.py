@@ -15,12 +15,14 @@ from fedkf.cli import (
     advise,
     algorithms,
     check,
+    completion,
     config,
     coordinator,
     dashboard,
     data,
     demo,
     distill,
+    doctor,
     evaluate,
     export,
     figure,
@@ -57,6 +59,7 @@ COMMANDS = (
     partition.partition,
     advise.advise,
     check.check,
+    doctor.doctor,
     evaluate.evaluate,
     inspect.inspect,
     personalize.personalize,
@@ -68,6 +71,7 @@ COMMANDS = (
     sweep.sweep,
     reproduce.reproduce,
     distill.distill,
+    completion.completion,
 )
 for command in COMMANDS:
     app.command()(command)

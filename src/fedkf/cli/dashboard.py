@@ -10,6 +10,7 @@ import typer
 from fedkf.cli.consoles import say, show
 from fedkf.cli.interruption import Stopped
 from fedkf.core.errors import UserError
+from fedkf.core.extras import check_installed
 
 
 def dashboard(
@@ -24,6 +25,7 @@ def dashboard(
 
     if not folder.is_dir():
         raise UserError(f"no folder {folder}")
+    check_installed("dashboard", "the dashboard needs a small server", "starlette", "uvicorn")
     address = listen(host, port)
 
     import uvicorn

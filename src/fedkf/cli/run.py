@@ -41,7 +41,8 @@ def run(
     quiet: QuietOption = False,
     as_json: SummaryOption = False,
     log: Annotated[
-        str | None, typer.Option(help="Also log to: tensorboard, or package.module:factory.")
+        str | None,
+        typer.Option(help="Also log to: tensorboard, mlflow, wandb or package.module:factory."),
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from fedkf.core.algorithm import Algorithm
@@ -61,6 +62,7 @@ class Observer:
     def client_finished(self, reply: Reply) -> None: ...
     def round_finished(self, record: Round) -> None: ...
     def run_ended(self) -> None: ...
+    def run_finished(self, folder: Path) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,8 @@ class Experiment:
             summary = replace(summary, groups=groups)
         run.write_json("summary.json", summary.as_json())
         self.writer.set_status("finished")
+        for observer in self.observers:
+            observer.run_finished(run.path)
 
 
 def execute(

@@ -230,7 +230,9 @@ class Output(Section):
 
     dir: str | None = Field(None, description="the run's folder")
     checkpoint_every: Count = Field(1, description="rounds between two checkpoints")
-    log: str | None = Field(None, description="also log to: tensorboard or package.module:factory")
+    log: str | None = Field(
+        None, description="also log to: tensorboard, mlflow, wandb or package.module:factory"
+    )
     keep: list[Literal["best"] | Count] = Field(
         [],
         description="also keep models in RUN/kept: best (the round with the highest AMP), those of "

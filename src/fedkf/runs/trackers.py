@@ -17,7 +17,11 @@ from fedkf.core.records import Round
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-TRACKERS = {"tensorboard": "fedkf.runs.trackers:TensorBoard"}
+TRACKERS = {
+    "tensorboard": "fedkf.runs.trackers:TensorBoard",
+    "mlflow": "fedkf.runs.services:MLflow",
+    "wandb": "fedkf.runs.services:WandB",
+}
 
 
 def check_tracker(name: str | None) -> None:
