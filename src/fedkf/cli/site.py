@@ -12,6 +12,7 @@ from fedkf.cli.options import SetOption, needs_flower, resolve
 
 if TYPE_CHECKING:
     from fedkf.flower.site import Host, SiteFolder
+    from fedkf.runs.schema import Config
 
 commands = typer.Typer(
     name="site",
@@ -79,7 +80,11 @@ def check(
     settings, _ = resolve(config, set_)
     host = Host(site, Invitation(outgoing(settings), "0" * 8))
     about = host.introduction()
-    kinds = ["weights", *host.algorithm.discloses]
+    kinds = [*host.algorithm.discloses]
+    if settings.transport.secure:
+        show_hiding(settings)
+    else:
+        kinds.insert(0, "weights")
     if settings.privacy.on:
         show_promise(host)
     else:
@@ -90,6 +95,17 @@ def check(
         f"{host.site.name} would take part: {about.train} training and {about.test} test "
         f"samples of shape {list(about.shape)}; it would send these two numbers, this shape, "
         f"{', '.join(kinds)}"
+    )
+
+
+def show_hiding(config: Config) -> None:
+    """What secure sums would promise this site, and what not."""
+    transport = config.transport
+    bared = " (but transport.exact lets sums of several rounds give it)" if transport.exact else ""
+    show(
+        f"the coordinator sees sums of at least three sites' models, never its model{bared}, if it "
+        f"follows the protocol and fewer than {transport.threshold:.0%} of a round's sites work "
+        "with it; what it tells beside its model is not hidden"
     )
 
 

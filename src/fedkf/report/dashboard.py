@@ -23,6 +23,7 @@ from fedkf import __version__
 from fedkf.charts import plotly_backend
 from fedkf.metrics import METRICS
 from fedkf.report import figures
+from fedkf.report.hiding import in_a_line
 from fedkf.report.listing import Listing
 from fedkf.report.page import build, policy, refusals, templates
 from fedkf.report.privacy import so_far
@@ -180,7 +181,7 @@ def about(name: str, run: Run, running: bool) -> dict[str, Any]:
         "label": run.label,
         "active": [run.site(k) for k in run.status.active[:200]] if running else [],
         "refused": refusals(run),
-        "notes": [*run.notes, *filter(None, [so_far(run)])],
+        "notes": [*run.notes, *filter(None, [so_far(run), in_a_line(run)])],
     }
 
 

@@ -22,7 +22,7 @@ from fedkf.charts.chart import Bubbles, Chart
 from fedkf.charts.labels import algorithm_label, percent
 from fedkf.core.payload import KINDS as PAYLOADS
 from fedkf.metrics import PAPER, Metric
-from fedkf.report import figures, sentences
+from fedkf.report import figures, hiding, sentences
 from fedkf.report.fairness import fairness, site_scores
 from fedkf.report.figures import model_label
 from fedkf.report.groups import group_sections
@@ -139,6 +139,7 @@ def build(
         costs=[cost(run) for run in drawn],
         disclosed=disclosed(drawn),
         promises=[found for run in drawn if (found := promise(run))],
+        hiding=[found for run in drawn if (found := hiding.promise(run))],
         configurations=[configuration(run) for run in runs[:DRAWN]],
         simulated=any(site.classes for run in drawn for site in run.partition.clients),
         back=back,
