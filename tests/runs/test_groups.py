@@ -158,6 +158,16 @@ def test_arrays_of_an_npz_are_groups_too(tmp_path: Path) -> None:
         read("npz", str(path), Reading(groups=["device"]))
 
 
+def test_a_window_is_of_the_commonest_group_of_its_rows(tmp_path: Path) -> None:
+    devices = ["watch"] * 10 + ["phone"] * 14 + ["watch"] * 6
+    rows = [f"{k % 5},{'walk' if k % 20 < 10 else 'sit'},{d}" for k, d in enumerate(devices)]
+    (tmp_path / "rec.csv").write_text("\n".join(["ax,label,device", *rows]))
+    reading = Reading(target="label", window=10, groups=["device"])
+    source = read("signals", str(tmp_path / "rec.csv"), reading)
+    assert source.inputs.shape == (3, 1, 10)  # the device is no channel
+    assert source.groups["device"].tolist() == ["watch", "phone", "watch"]
+
+
 def test_mistakes_are_told_in_a_sentence(csv: Path) -> None:
     with pytest.raises(UserError, match=r"data\.groups: .* no column 'sexx'; did you mean 'sex'"):
         read("table", str(csv), Reading(target="ill", groups=["sexx"]))

@@ -7,8 +7,8 @@ that the file lies in. Windows of one recording never train and test both.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from fedkf.core.limits import in_words, memory, proper_text, shown
 from fedkf.core.objective import find
 from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
+from fedkf.data.groups import with_groups
 from fedkf.data.outcomes import targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
@@ -40,6 +41,8 @@ class Recording:
     site: str | None
     values: NDArray[np.float32]
     labels: Cells
+    groups: Mapping[str, Cells] = field(default_factory=dict)
+    """What else is asked for of each row (`data.groups`)."""
 
     @property
     def length(self) -> int:
@@ -47,7 +50,9 @@ class Recording:
 
     def part(self, start: int, end: int) -> Recording:
         values, labels = self.values[:, start:end], self.labels[start:end]
-        return replace(self, line=self.line + start, values=values, labels=labels)
+        groups = {name: cells[start:end] for name, cells in self.groups.items()}
+        line = self.line + start
+        return replace(self, line=line, values=values, labels=labels, groups=groups)
 
 
 def recordings(root: Path, reading: Reading, say: Say) -> Source:
@@ -102,10 +107,11 @@ def csv_files(root: Path) -> list[Path]:
 
 def channel_names(table: Table, reading: Reading) -> list[str]:
     """The columns that are channels: those named, or all that are nothing else."""
-    taken = {*reading.targets, reading.site, reading.split_by}
+    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups}
     rest = [n for n in table.names if n not in taken and n.lower() not in CLOCKS]
     names = list(reading.columns or rest)
-    for key, wanted in (("data.target", reading.targets), ("data.columns", names)):
+    named = {"data.target": reading.targets, "data.columns": names, "data.groups": reading.groups}
+    for key, wanted in named.items():
         for name in wanted:
             if name not in table.cells:
                 hint = nearest(name, table.names)
@@ -136,7 +142,8 @@ def cut_at_changes(
     for start, end in zip(starts, [*starts[1:], table.rows], strict=True):
         site = None if sites is None else str(sites[start])
         line = int(table.lines[start])
-        yield Recording(str(place), line, site, values[:, start:end], labels[start:end])
+        groups = {name: table.cells[name][start:end] for name in reading.groups}
+        yield Recording(str(place), line, site, values[:, start:end], labels[start:end], groups)
 
 
 def labels_of(table: Table, place: Path, reading: Reading) -> Cells:
@@ -228,6 +235,13 @@ def windows(
     inputs = np.stack([pieces[k].values[:, at : at + window] for k, at in places])
     units = np.array([k for k, _ in places], dtype=np.int64)
     source = Source(inputs, outcome, class_names, task=reading.task, measured=True, units=units)
+    known_groups = {
+        name: np.array(
+            [label_of(pieces[k].groups[name][at : at + window], False, reading) for k, at in places]
+        )
+        for name in reading.groups
+    }
+    source = with_groups(source, known_groups, reading.groups, reading.missing_values)
     sites = [pieces[k].site for k, _ in places]
     if None in sites:
         return source

@@ -19,7 +19,7 @@ def group_sections(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for column, by_readout in run.summary.groups.items() if run.summary else ():
             for readout in run.readouts:
                 scores = by_readout.get(readout)
-                if scores is None or scores.metric not in SITE_METRICS:
+                if scores is None or not scores.groups or scores.metric not in SITE_METRICS:
                     continue
                 part = sections.setdefault(column, {"column": column, "rows": [], "says": []})
                 model, metric = model_label(run, readout), SITE_METRICS[scores.metric]
