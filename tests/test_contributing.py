@@ -1,22 +1,25 @@
-"""The algorithm that CONTRIBUTING.md shows is run as it stands there."""
+"""The algorithms that CONTRIBUTING.md shows are run as they stand there."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
-from conftest import Settings
+import torch
+from conftest import Settings, model_bytes
 
 import fedkf
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+SOURCES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_shown_algorithm_is_short_complete_and_does_what_it_says(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    source, _ = SOURCES
     assert len(source.splitlines()) < 30
     (tmp_path / "fedmedian.py").write_text(source)
     monkeypatch.chdir(tmp_path)
@@ -34,3 +37,28 @@ def test_the_shown_algorithm_is_short_complete_and_does_what_it_says(
     assert (whole.weights["aca"]["linear2.bias"] != mean.weights["aca"]["linear2.bias"]).any()
     with pytest.raises(fedkf.UserError, match=r"algorithm\.step is 2\.0"):
         fedkf.run(settings, algorithm=name, step=2)
+
+
+def test_the_algorithm_with_memory_goes_on_to_the_same_bytes_and_has_a_neutral_setting(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "remembering.py").write_text(SOURCES[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "remembering:Remembering"
+    fedkf.run(settings, algorithm=name, out=tmp_path / "a")
+    fedkf.run(settings, algorithm=name, out=tmp_path / "b", on_round=lambda r: r["round"] != 1)
+    fedkf.run(settings, algorithm=name, out=tmp_path / "b", resume=True)
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    neutral = fedkf.run(settings, algorithm=name, own=0.0, **{"algorithm.momentum": 0.0})
+    plain = fedkf.run(settings, algorithm="fedavg")
+    for key, tensor in plain.weights["aca"].items():
+        assert torch.allclose(neutral.weights["aca"][key], tensor, atol=1e-5)
+
+
+def test_the_signatures_that_are_shown_are_those_of_the_source() -> None:
+    shown = re.findall(r"^\| `(\w+)\((self[^)]*)\)` \|", TEXT, re.MULTILINE)
+    assert len(shown) == 11
+    for method, parameters in shown:
+        found = inspect.signature(getattr(fedkf.Algorithm, method)).parameters
+        assert list(found) == parameters.split(", "), method
