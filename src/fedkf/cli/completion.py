@@ -15,7 +15,7 @@ def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")] = "bash",
 ) -> None:
     """Print a script for your shell: eval "$(fedkf completion bash)"."""
-    from typer.completion import get_completion_script
+    from typer._completion_shared import get_completion_script
 
     if shell not in SHELLS:
         raise UserError(f"no completion for {shell!r}; {nearest(shell, SHELLS)}")
