@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,6 +29,7 @@ from fedkf.engines.in_process import InProcessEngine
 from fedkf.paper.operations import Kept
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import read, resolve
+from fedkf.runs.load import load
 from fedkf.runs.setup import Objects, make_algorithm
 
 SAMPLES, SHAPE, CLASSES = 512, (1, 32, 32), 26
@@ -98,9 +98,9 @@ def cost(name: str, fedavg: Iterator[float], repetitions: int) -> tuple[float, f
 def measure(repetitions: int, records: Path | None) -> None:
     """Every algorithm, one after the other; the load says whether the machine was idle."""
     torch.set_num_threads(1)
-    load, costs, fedavg = os.getloadavg()[0], dict[str, float](), turns("fedavg")
+    before, costs, fedavg = load(), dict[str, float](), turns("fedavg")
     next(fedavg)
-    print(f"load before: {load:.1f}\n\n| a client's turn | ms a step | FedAvg's steps |")
+    print(f"load before: {before:.1f}\n\n| a client's turn | ms a step | FedAvg's steps |")
     print("|---|---|---|")
     for name in algorithms.names():
         seconds, costs[name] = cost(name, fedavg, repetitions)
@@ -108,5 +108,5 @@ def measure(repetitions: int, records: Path | None) -> None:
         print(f"| {algorithm_label(name)} | {each:.1f} | {costs[name]:.2f} |", flush=True)
     if records is not None:
         records.mkdir(parents=True, exist_ok=True)
-        content = {"load": load, "steps": {name: round(c, 3) for name, c in costs.items()}}
+        content = {"load": before, "steps": {name: round(c, 3) for name, c in costs.items()}}
         (records / "steps.json").write_text(json.dumps(content, indent=2) + "\n")

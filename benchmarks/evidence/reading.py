@@ -77,11 +77,13 @@ class Evidence:
 
     def steps(self) -> dict[str, float]:
         """What a step of each algorithm costs in steps of FedAvg, where it was measured."""
-        file = self.results / "rivals" / STEPS
-        if not file.exists():
-            return {}
-        costs: dict[str, float] = json.loads(file.read_text())["steps"]
+        costs: dict[str, float] = self.measured().get("steps", {})
         return costs
+
+    def measured(self) -> dict[str, Any]:
+        """What `step.py --all` left: the costs, and the load under which they were measured."""
+        file = self.results / "rivals" / STEPS
+        return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
 @cache

@@ -129,7 +129,10 @@ def rivals(evidence: Evidence) -> str:
             cells = [*values, percent(own.mean("wlp")), "", "", ""]
             rows.append((best - 1e-9, [f"{one.method}, each client's own model", *cells]))
     head = ["ACA / OCA", *(title for _, title in WAYS), "a step, in FedAvg's", "MB sent", "seeds"]
-    return table(head, [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
+    made = table(head, [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
+    under = evidence.measured().get("load")
+    note = "" if under is None else f"\n\nSteps were measured under a load of {under:.1f}."
+    return made + note
 
 
 def megabytes(setting: Setting) -> str:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from pathlib import Path
 
 from folders import record, write_run
@@ -95,3 +96,12 @@ def test_many_large_runs_stay_under_four_megabytes(tmp_path: Path) -> None:
     assert len(page.encode()) < 4_000_000
     assert "3 more runs are in the table but not in the pictures" in page
     assert page.count("data-folder=") == 30
+
+
+def test_a_run_that_began_on_a_busy_machine_is_said_to_have(
+    three_runs: Path, tmp_path: Path
+) -> None:
+    runs = Path(shutil.copytree(three_runs, tmp_path / "runs"))
+    for load, told in ((3.2, True), (0.2, False)):
+        (runs / "fedkf" / "config.yaml").write_text(f"provenance: {{machine: {{load: {load}}}}}\n")
+        assert ("FedKF began on a busy machine (load 3.2)" in build(read_runs([runs]))) == told

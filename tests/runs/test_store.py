@@ -94,6 +94,7 @@ def test_the_written_configuration_repeats_the_run(finished: Path, tmp_path: Pat
     assert model_bytes(tmp_path / "again") == model_bytes(finished)
     written = yaml.safe_load((finished / "config.yaml").read_text())
     assert {"versions", "machine", "revision", "data_sha256"} <= set(written["provenance"])
+    assert written["provenance"]["machine"]["load"] >= 0
 
 
 def test_a_folder_that_holds_a_run_is_refused_without_resume(

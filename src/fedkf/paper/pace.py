@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from fedkf.core.payload import write_atomically
 from fedkf.paper.grid import ROW
 from fedkf.runs.experiment import execute
+from fedkf.runs.load import BUSY, load
 from fedkf.runs.schema import Config
 from fedkf.runs.suite import Plan
 from fedkf.runs.sweep import cores
@@ -19,8 +19,6 @@ from fedkf.runs.sweep import cores
 FILE = "pace.json"
 TURNS, ROUNDS = 3, 4
 """How often each method has its turn, and for how many rounds; the first of them warms up."""
-BUSY = 0.5
-"""The load above which a machine is not idle."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,9 @@ def measure(
 
     One worker a core: what a user of this machine waits for.
     """
-    load = os.getloadavg()[0]
-    if load > BUSY:
-        say(f"the machine is busy (load {load:.1f}); times are too long, compare their ratios only")
+    now = load()
+    if now > BUSY:
+        say(f"the machine is busy (load {now:.1f}); times are too long, compare their ratios only")
     first = {(str(plan.point.get("config")), str(plan.point[ROW])): plan for plan in plans[::-1]}
     found: dict[tuple[str, str], list[float]] = {key: [] for key in reversed(first)}
     for turn in range(turns):
@@ -58,9 +56,9 @@ def measure(
             say(f"measuring {' '.join(key)}, turn {turn + 1} of {turns}")
             found[key] += rounds_of(short(first[key].config))
     medians = {key: statistics.median(values) for key, values in found.items()}
-    pace = Pace(medians, load, cores())
+    pace = Pace(medians, now, cores())
     content = {
-        "load": load,
+        "load": now,
         "workers": pace.workers,
         "seconds": [[*key, round(value, 4)] for key, value in medians.items()],
     }

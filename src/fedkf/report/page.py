@@ -33,6 +33,7 @@ from fedkf.report.privacy import promise
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, tail
 from fedkf.report.samples import Samples
+from fedkf.runs.load import BUSY
 from fedkf.runs.statistics import CHANCE, amount, ground
 
 DRAWN = 12
@@ -297,7 +298,16 @@ def cost(run: Run) -> dict[str, Any]:
         **total,
         "seconds": seconds,
         "each": sum(total.values()) / rounds,
+        "load": load_of(run),
     }
+
+
+def load_of(run: Run) -> float | None:
+    """What the machine's load was when the run began, if it was busy."""
+    about: Any = run.config
+    for key in ("provenance", "machine", "load"):
+        about = about.get(key) if isinstance(about, dict) else None
+    return about if isinstance(about, int | float) and about > BUSY else None
 
 
 def disclosed(runs: Sequence[Run]) -> dict[str, Any]:

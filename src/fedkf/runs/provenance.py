@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fedkf.core.errors import UserError
 from fedkf.data import proxy
 from fedkf.data.federated import FederatedData
+from fedkf.runs.load import load
 from fedkf.runs.store import RunFolder
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def provenance(
             "system": platform.system(),
             "processor": platform.machine(),
             "cores": os.cpu_count(),
+            "load": round(load(), 2),
         },
         "revision": revision(),
         **({} if data is None else {"data_sha256": data.digest()}),
