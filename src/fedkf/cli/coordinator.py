@@ -22,7 +22,7 @@ from fedkf.cli.options import (
     resolve,
     run_folder,
 )
-from fedkf.cli.tables import results_table, table
+from fedkf.cli.tables import results_table, sites_table, table
 from fedkf.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ def run(
         typer.echo(json.dumps(summary))
         return
     out.print(results_table({summary["algorithm"]: summary}))
+    if (sites := sites_table(target)) is not None:
+        out.print(sites)
     show(f"files: {target.path}")
 
 

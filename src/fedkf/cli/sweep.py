@@ -35,6 +35,7 @@ def sweep(
 ) -> None:
     """A grid of runs, resumable, that ends in tables of mean ± std and of paired differences."""
     from fedkf.cli.plans import raise_failures, run_plans, show_tables
+    from fedkf.metrics.sites import ACCURACY, SITE_METRICS
     from fedkf.paper.differences import difference_table
     from fedkf.paper.grid import grid_table
     from fedkf.paper.tables import write
@@ -54,6 +55,9 @@ def sweep(
         say(f"note: nothing is tuned; `--search` does what {suite} says under `search:`")
     finished, failures = run_plans(plans, folder, jobs, records, quiet)
     groups = gather(plans, finished)
+    kinds = {group.judged_by for group in groups if group.runs} - {ACCURACY}
+    if kinds:
+        title += f", over the clients' {' or '.join(SITE_METRICS[k].label for k in sorted(kinds))}"
     table = grid_table(title, groups)
     write([table], folder, "table")
     show_tables([table])

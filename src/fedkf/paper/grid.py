@@ -63,5 +63,6 @@ def grid_table(
                     values = member.values(readout, metric) if member else ()
                     shown += [*values, *([claimed.mean] if claimed else [])]
                     rows.setdefault(row, []).append(Cell(values, claimed))
-            columns.append(metric_column(name, metric, shown))
+            judged_by = next(iter(members.values())).judged_by
+            columns.append(metric_column(name, metric, shown, judged_by))
     return ResultTable(title, "solution", columns, rows, notes)

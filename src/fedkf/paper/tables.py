@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedkf.core.payload import write_atomically
-from fedkf.metrics import METRICS
+from fedkf.metrics.sites import ACCURACY, over
 from fedkf.paper.published import Published, marks
 
 
@@ -56,9 +56,11 @@ class Column:
         return f"{self.name}{f' ({self.unit})' if self.unit else ''}"
 
 
-def metric_column(group: str, name: str, values: Iterable[float]) -> Column:
+def metric_column(
+    group: str, name: str, values: Iterable[float], judged_by: str = ACCURACY
+) -> Column:
     """A column for a metric: in percent, or in the power of ten that its small values ask for."""
-    metric = METRICS[name]
+    metric = over(judged_by)[name]
     column = Column(group, metric.label, lower=not metric.higher_is_better)
     if metric.percent:
         return replace(column, scale=100, unit="%", unit_latex=r"\%")

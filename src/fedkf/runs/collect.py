@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedkf.metrics import METRICS
+from fedkf.metrics.sites import ACCURACY, over
 from fedkf.runs.statistics import Difference, over_seeds, paired, within_pair
 from fedkf.runs.suite import SEEDS, Finished, Plan
 
@@ -27,6 +27,11 @@ class Group:
         finals = (run.final(readout) for run in self.runs)
         found = (numbers[metric] for numbers in finals if numbers is not None)
         return tuple(value for value in found if value is not None)
+
+    @property
+    def judged_by(self) -> str:
+        """What of the clients its numbers are over."""
+        return self.runs[0].summary.metric if self.runs else ACCURACY
 
 
 def readouts_of(groups: Sequence[Group]) -> tuple[str, ...]:
@@ -81,6 +86,6 @@ def difference(base: Group, other: Group, readout: str, metric: str) -> Differen
         last = [run.rounds[-1].readouts or {} if run.rounds else {} for run in matched[0]]
         one, two = (scores.get(readout) for scores in last)
         if one is not None and two is not None:
-            about = within_pair(METRICS[metric], one, two, matched[0][1].tested.get)
+            about = within_pair(over(one.metric)[metric], one, two, matched[0][1].tested.get)
             return replace(about, mean=found[0]) if about else over_seeds(found)
     return over_seeds(found)

@@ -13,6 +13,8 @@ from typing import Any
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.records import Summary
+from fedkf.metrics.sites import SITE_METRICS
+from fedkf.runs.judging import judgement_of
 from fedkf.runs.proposals import propose
 from fedkf.runs.schema import Config
 from fedkf.runs.space import Search, Study
@@ -62,6 +64,7 @@ class _Work:
     def plans(self, study: Study, number: int, parameters: Mapping[str, Any]) -> list[Plan]:
         """The runs of a trial, one a seed."""
         configs = [self.search.config(study, parameters, seed) for seed in self.search.seeds]
+        refuse_less(configs[0])
         return [Plan(self.name(study, number, c), study.point, c) for c in configs]
 
     def name(self, study: Study, number: int, config: Config) -> str:
@@ -130,6 +133,16 @@ class _Work:
     def save(self) -> None:
         for place in [self.folder, *([self.keep] if self.keep else [])]:
             write_trials(place, self.search, self.found)
+
+
+def refuse_less(config: Config) -> None:
+    """A search looks for more of what clients are judged by."""
+    metric = judgement_of(config).metric
+    if not SITE_METRICS[metric].higher_is_better:
+        raise UserError(
+            f"evaluation.metric is {metric}, of which less is better; a search needs one of which "
+            "more is, such as r2 or accuracy"
+        )
 
 
 def clear_other(run: Path, plan: Plan) -> None:
