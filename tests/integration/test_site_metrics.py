@@ -128,7 +128,7 @@ def test_every_task_has_a_headline_of_its_own_which_training_lifts(kind: str, me
     assert result.summary["metric"] == metric
     first, last = (result.history[k]["readouts"]["aca"]["amp"] for k in (0, -1))
     assert last > first
-    assert last > 0.6
+    assert last > 0.3
 
 
 def test_where_less_is_better_the_worst_site_has_most() -> None:

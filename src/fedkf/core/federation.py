@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from fedkf.core.client import Reply
 from fedkf.core.clock import Clock
 from fedkf.core.judging import scores as judged_scores
 from fedkf.core.ledger import Ledger
-from fedkf.core.moves import drift
+from fedkf.core.moves import drift, mean_losses
 from fedkf.core.outsiders import Outsiders
 from fedkf.core.overall import with_global
 from fedkf.core.payload import Payload, Weights
@@ -288,18 +287,7 @@ class Federation:
 
     def _losses(self) -> dict[str, float]:
         """Mean training losses over the clients that reported them, weighted by size."""
-        reported, sizes = self.server.monitoring, self.server.sizes
-        names = sorted({name for losses in reported.values() for name in losses})
-        means = {}
-        for name in names:
-            pairs = [(sizes[k], v[name]) for k, v in sorted(reported.items()) if name in v]
-            try:
-                value = math.fsum(n * v for n, v in pairs) / math.fsum(n for n, _ in pairs)
-            except (OverflowError, ValueError):  # too large, or both infinities
-                continue
-            if math.isfinite(value):
-                means[name] = value
-        return means
+        return mean_losses(self.server.monitoring, self.server.sizes)
 
     def _evaluate(self, readouts: Mapping[str, Weights], last: bool) -> dict[str, Score]:
         counts = self._count(readouts, last and self.schedule.personal)

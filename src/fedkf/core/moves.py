@@ -69,3 +69,23 @@ def drift(sent: Weights, trained: Mapping[int, Weights]) -> dict[str, float]:
         return {}
     total = math.fsum(distance(sent, trained[k]) for k in sorted(trained))
     return {"drift": total / len(trained)}
+
+
+def mean_losses(
+    reported: Mapping[int, Mapping[str, float]], sizes: Mapping[int, int]
+) -> dict[str, float]:
+    """Mean training losses over the clients that reported them, weighted by size.
+
+    What has no finite mean is left out.
+    """
+    names = sorted({name for losses in reported.values() for name in losses})
+    means = {}
+    for name in names:
+        pairs = [(sizes[k], v[name]) for k, v in sorted(reported.items()) if name in v]
+        try:
+            value = math.fsum(n * v for n, v in pairs) / math.fsum(n for n, _ in pairs)
+        except (OverflowError, ValueError):  # too large, or both infinities
+            continue
+        if math.isfinite(value):
+            means[name] = value
+    return means
