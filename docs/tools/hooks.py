@@ -6,6 +6,7 @@ there, too. On the site each such file is a page of its own, and the site needs 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
+import notebooks
 import reference
 import site_check
 
@@ -28,7 +30,7 @@ LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 BARE = re.compile(r"^```\n(?=(fedkf|make|pip|python|git|\.venv/bin/\S+|FEDKF_\S+) )", re.MULTILINE)
 IN_REPOSITORY = re.compile(r" \(In the repository this page is empty below;[^)]*\)")
 GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
-LANGUAGES = {".py": "python", ".json": "json", ".yaml": "yaml", ".yml": "yaml", ".ipynb": "json"}
+LANGUAGES = {".py": "python", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 TEXT = {".py", ".json", ".yaml", ".yml", ".toml", ".cff", ".txt", ".ipynb", ".service", ""}
 
 
@@ -118,6 +120,8 @@ def shown(path: Path, target: str) -> str:
         names = sorted(p.name + "/" * p.is_dir() for p in path.iterdir() if p.name[0] not in "._")
         return f"# {target}\n\nIn the repository:\n\n" + "".join(f"- `{n}`\n" for n in names)
     text = path.read_text()
+    if path.suffix == ".ipynb":
+        return notebooks.as_markdown(json.loads(text))
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"# {target}\n\n{fence}{LANGUAGES.get(path.suffix, 'text')}\n{text}\n{fence}\n"
 

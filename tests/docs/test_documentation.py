@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import hooks
+import notebooks
 import pictures
 import pytest
 import reference
@@ -63,6 +65,21 @@ def test_every_sentence_of_the_source_has_advice_and_no_cure_is_stale() -> None:
     assert {sentence.room for sentence in every} <= set(sentences.ROOMS)
     pieces = [p for p in sentences.CURES if not any(p in sentence.text for sentence in every)]
     assert pieces == [], "no sentence has these pieces any more"
+
+
+def test_a_notebook_keeps_what_came_of_each_cell() -> None:
+    source = "print('hello')\n[1, 2]"
+    notebook = {"cells": [{"cell_type": "code", "source": source}]}
+    notebooks.execute(notebook)
+    text = notebooks.as_markdown(notebook)
+    assert text.split("\n\n")[1:] == ["```text\nhello\n```", "```text\n[1, 2]\n```\n"]
+
+
+def test_the_example_notebook_was_run() -> None:
+    cells = json.loads((ROOT / "examples/notebook.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == [*range(1, len(code) + 1)]
+    assert "<svg" in code[2]["outputs"][0]["data"]["text/html"]
 
 
 def test_links_of_a_page_lead_to_files_of_the_repository() -> None:
