@@ -105,12 +105,14 @@ def test_gaps_across_and_within_sites_are_worked_out_by_hand() -> None:
     groups = np.array(["f"] * 20 + ["m"] * 20 + ["f"] * 10 + ["m"] * 30)
     right = np.array([1, 0] * 20 + [1] * 40)
     sites = [("a", range(40)), ("b", range(40, 80)), ("c", range(80, 80))]
-    found = group_scores("accuracy", lambda rows: float(right[rows].mean()), groups, sites)
+    found = group_scores("accuracy", lambda rows: (float(right[rows].mean()), None), groups, sites)
     assert [(g.name, g.tested, g.value) for g in found.groups] == [("f", 30, 2 / 3), ("m", 50, 0.8)]
     assert found.gap == pytest.approx(0.8 - 2 / 3)
     assert found.within == 0
-    few = group_scores("accuracy", lambda rows: 1.0, np.array(["f"] * 9 + ["m"] * 10), [])
-    assert [g.value for g in few.groups] == [None, 1.0]
+    few = group_scores(
+        "accuracy", lambda rows: (1.0, (0.9, 1.0)), np.array(["f"] * 9 + ["m"] * 10), []
+    )
+    assert [(g.value, g.interval) for g in few.groups] == [(None, None), (1.0, (0.9, 1.0))]
     assert few.gap is None
 
 
@@ -118,6 +120,7 @@ def test_a_run_says_how_groups_fare(run: Path, cli: Callable[..., Outcome], tmp_
     found = json.loads((run / "summary.json").read_text())["groups"]
     women, men = found["sex"]["oca"]["groups"]
     assert men["value"] > women["value"] + 0.2
+    assert women["interval"][0] < women["value"] < women["interval"][1] < men["interval"][0]
     assert found["sex"]["oca"]["gap"] == pytest.approx(men["value"] - women["value"])
     assert found["sex"]["oca"]["within"] > 0.1
     assert [site["name"] for site in found["sex"]["oca"]["sites"]] == ["north", "south"]

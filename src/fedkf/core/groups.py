@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkf.core.shapes import finite, many, maybe, read_fields, text, whole
+from fedkf.core.shapes import Damage, finite, many, maybe, read_fields, text, whole
 
 FEWEST = 10
 """Test samples of a group below which nothing is told of it: it would be chance, or a person."""
-Judge = Callable[[NDArray[np.int64]], float | None]
-"""What of some test samples, by their numbers, tells how well they are served."""
+Interval = Sequence[float] | None
+Judge = Callable[[NDArray[np.int64]], tuple[float | None, Interval]]
+"""How well some test samples are served, by their numbers, and where that plausibly lies."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,16 @@ class Group:
     name: str
     tested: int
     value: float | None = None
+    interval: Interval = None
 
     @staticmethod
     def read(content: object) -> Group:
-        kinds: dict[str, Any] = dict(name=text, tested=whole, value=maybe(finite))
-        return Group(**read_fields(Group, content, **kinds))
+        ends = maybe(many(finite))
+        kinds: dict[str, Any] = dict(name=text, tested=whole, value=maybe(finite), interval=ends)
+        found = Group(**read_fields(Group, content, **kinds))
+        if found.interval is not None and len(found.interval) != 2:
+            raise Damage("must be two numbers", ("interval",))
+        return found
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,8 @@ def group_scores(
     >>> right = np.arange(40) % 2
     >>> sites = [("north", range(40))]
     >>> names = np.where(right, "a", "b")
-    >>> scores = group_scores("accuracy", lambda rows: float(right[rows].mean()), names, sites)
+    >>> judge = lambda rows: (float(right[rows].mean()), None)
+    >>> scores = group_scores("accuracy", judge, names, sites)
     >>> [(group.name, group.value) for group in scores.groups], scores.gap, scores.within
     ([('a', 1.0), ('b', 0.0)], 1.0, 1.0)
     """
@@ -102,7 +109,8 @@ def judged(judge: Judge, groups: NDArray[np.str_], rows: NDArray[np.int64]) -> l
     found = []
     for name in sorted(np.unique(groups[rows]).tolist(), key=order):
         own = rows[groups[rows] == name]
-        found.append(Group(name, len(own), judge(own) if len(own) >= FEWEST else None))
+        value, interval = judge(own) if len(own) >= FEWEST else (None, None)
+        found.append(Group(name, len(own), value, interval))
     return found
 
 

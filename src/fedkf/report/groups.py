@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedkf.core.groups import Group, GroupScores
-from fedkf.metrics.intervals import wilson
-from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
+from fedkf.metrics.sites import SITE_METRICS, SiteMetric
 from fedkf.report.figures import model_label
 from fedkf.report.runs import Run
 
@@ -29,8 +28,8 @@ def group_sections(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def row(model: str, group: Group, metric: SiteMetric) -> dict[str, Any]:
-    """A group's number; of a share, also where it plausibly lies."""
-    ends = interval(group) if metric.name == ACCURACY else None
+    """A group's number, and where it plausibly lies."""
+    ends = group.interval
     return {
         "model": model,
         "group": group,
@@ -38,12 +37,6 @@ def row(model: str, group: Group, metric: SiteMetric) -> dict[str, Any]:
         "value": metric.show(group.value),
         "interval": None if ends is None else " to ".join(map(metric.show, ends)),
     }
-
-
-def interval(group: Group) -> tuple[float, float] | None:
-    if group.value is None:
-        return None
-    return wilson(round(group.value * group.tested), group.tested)
 
 
 def sentence(model: str, scores: GroupScores, metric: SiteMetric) -> str:
@@ -58,8 +51,8 @@ def sentence(model: str, scores: GroupScores, metric: SiteMetric) -> str:
         f"{model}: by {metric.label}, {worst.name} is served worst ({metric.show(low)}{unit}) and "
         f"{best.name} best ({metric.show(high)}{unit})"
     )
-    ends = interval(worst), interval(best)
-    if metric.name == ACCURACY and ends[0] and ends[1] and ends[0][1] >= ends[1][0]:
+    one, two = worst.interval, best.interval
+    if one and two and one[1] >= two[0] and two[1] >= one[0]:
         text += ", which the number of cases does not rule out to be chance"
     if scores.within is not None:
         apart = f"{metric.show(scores.within)}{' points' if metric.percent else ''}"

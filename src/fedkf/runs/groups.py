@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from fedkf.core.evaluation import outputs, right
-from fedkf.core.groups import GroupScores, group_scores
+from fedkf.core.groups import GroupScores, Interval, group_scores
+from fedkf.core.random import Streams
 from fedkf.core.tally import tally
+from fedkf.metrics.intervals import interval
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, value
 from fedkf.runs.judging import judgement_of
 
@@ -52,14 +54,16 @@ def by_groups(
         made, labels = outputs(model, data.test_images.to(device)), data.test_labels
     finally:
         torch.set_num_threads(threads)
-    about = SITE_METRICS[metric]
+    about, random = SITE_METRICS[metric], Streams(0).numpy_generator("groups")
 
-    def judge(rows: NDArray[np.int64]) -> float | None:
+    def judge(rows: NDArray[np.int64]) -> tuple[float | None, Interval]:
         some, own = made[rows.tolist()], labels[rows.tolist()]
         if metric == ACCURACY:
-            return float(right(some, own, objective).double().mean())
-        said = tally(some, own, objective, [about.statistic], data.classes)
-        return value(about, {name: tensor.numpy() for name, tensor in said.items()})
+            said = {"counts": np.array([len(rows), int(right(some, own, objective).sum())])}
+        else:
+            tallied = tally(some, own, objective, [about.statistic], data.classes)
+            said = {name: tensor.numpy() for name, tensor in tallied.items()}
+        return value(about, said), interval(about, said, random)[0]
 
     ends = zip(data.names, data.test_offsets, data.test_offsets[1:], strict=False)
     sites = [(name, range(int(a), int(b))) for name, a, b in ends]
