@@ -204,3 +204,12 @@ def test_terms_that_see_no_samples_are_clipped_to_the_same_length() -> None:
         moves[steepness] = torch.cat([t.flatten() for t in copy_of(model).values()])
     assert float((moves[1e6] - moves[0.0]).norm()) == pytest.approx(0.5, rel=1e-4)
     assert torch.allclose(moves[0.0] - moves[0.1], torch.tensor(0.1), atol=1e-6)
+
+
+def test_a_sum_is_divided_by_the_size_that_is_expected_and_not_by_the_one_that_came() -> None:
+    """With one sample that is in every second batch, a step is twice its gradient, or nothing."""
+    data = samples(1)
+    whole = releases(make_client(data, QUIET))[0]
+    rows = releases(make_client(data, Mechanism(1e-12, 0.5, 20)))
+    sizes = [float(row.norm() / whole.norm()) for row in rows]
+    assert {round(size, 3) for size in sizes} == {0.0, 2.0}
