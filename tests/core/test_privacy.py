@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -161,13 +162,14 @@ def test_secret_chance_is_normal_and_never_the_same() -> None:
 def test_nothing_else_reaches_the_samples() -> None:
     client = make_client(samples(20), Mechanism(1.0, 0.5, 2))
     client.start(START)
-    for ask in (
+    ways: list[Callable[[], object]] = [
         lambda: client.data.images,
         lambda: client.data.labels,
         lambda: client.data.test_images,
         lambda: next(client.indices()),
         lambda: client.loss(*samples(3)),
-    ):
+    ]
+    for ask in ways:
         with pytest.raises(Withheld, match=r"through client\.loss alone"):
             ask()
     x, y = next(client.batches())

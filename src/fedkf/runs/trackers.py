@@ -73,6 +73,8 @@ def scalars(record: Round) -> Iterator[tuple[str, float]]:
         for key, value in part.items():
             yield f"{name}/{key}", value
     yield "refused", len(record.refused)
+    if record.privacy is not None and record.privacy.epsilon:
+        yield "privacy/epsilon", max(record.privacy.epsilon)
 
 
 class TensorBoard(Observer):
