@@ -120,7 +120,7 @@ def test_rounds_too_small_to_hide_anybody_are_refused(
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(settings))
     ended = cli("run", tmp_path / "c.yaml", "--out", tmp_path / "run")
     assert ended.code == 2
-    assert "active clients and a sum hides its parts only among three or more" in ended.err
+    assert "of the clients, and a sum hides its parts only among three or more" in ended.err
 
 
 def test_a_class_that_changes_the_aggregation_says_anew_that_sums_are_enough() -> None:

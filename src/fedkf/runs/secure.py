@@ -52,7 +52,7 @@ def check_crowd(config: Config, active: int) -> None:
     """Refuse rounds too small to hide anybody."""
     if config.transport.secure and active < 3:
         raise UserError(
-            f"transport.secure is true, but a round has {active} active clients and a sum hides "
+            f"transport.secure is true, but a round has {active} of the clients, and a sum hides "
             "its parts only among three or more (of two, each knows the other's); raise "
             "federation.fraction"
         )
