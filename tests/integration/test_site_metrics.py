@@ -197,3 +197,20 @@ def test_evaluate_judges_tasks_without_classes() -> None:
         assert "classes" not in found
         assert metric in str(result) or "R²" in str(result)
         assert result._repr_html_()
+
+
+def test_what_a_site_cannot_tell_is_said(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    random, lines = np.random.default_rng(0), ["age,dose,hospital,ill"]
+    for k in range(60):
+        hospital, ill = ("north", k % 2) if k < 40 else ("south", 0)
+        age, dose = random.normal(size=2) + ill
+        lines.append(f"{age:.3f},{dose:.3f},{hospital},{ill}")
+    (tmp_path / "two.csv").write_text("\n".join(lines) + "\n")
+    keys = ["data.source=table", f"data.path={tmp_path / 'two.csv'}", "data.task=binary"]
+    keys += ["data.target=ill", "data.site=hospital", "model.name=mlp"]
+    keys += ["federation.rounds=1", "federation.local_epochs=1", "algorithm.name=fedavg"]
+    options = [part for key in keys for part in ("--set", key)]
+    outcome = cli("run", "--workers", 0, "--out", tmp_path / "run", "--quiet", *options)
+    assert outcome.code == 0, outcome.err
+    assert "AUROC cannot be said of south: too few kinds of test samples" in outcome.out
+    assert "over the clients' AUROC" in outcome.out

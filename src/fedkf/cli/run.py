@@ -90,12 +90,14 @@ def run_with_progress(
 
 def show_sites(folder: Path) -> None:
     """After a run that asked more of its clients than accuracy: what each of them gets."""
-    from fedkf.cli.tables import sites_table
+    from fedkf.cli.tables import sites_table, unknown
     from fedkf.runs.store import RunFolder
 
     made = sites_table(RunFolder(folder))
     if made is not None:
         out.print(made)
+    for sentence in unknown(RunFolder(folder)):
+        show(sentence)
 
 
 def show_cost(folder: Path) -> None:

@@ -68,6 +68,7 @@ def check(
     from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
     from fedkf.flower.settings import outgoing
     from fedkf.flower.site import Host, SiteFolder
+    from fedkf.runs.judging import judgement_of
 
     site = SiteFolder(folder)
     name = site.read().name
@@ -89,6 +90,8 @@ def check(
         show_promise(host)
     else:
         kinds.append("counts of correct and of tested samples")
+        if wanted := judgement_of(settings).statistics:
+            kinds.append(f"test_statistics ({', '.join(wanted)})")
     if "losses" in host.site.share:
         kinds.append("training losses")
     show(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedkf.runs.store import RunFolder
 
 MILESTONES = 5
-MOST_SITES = 20
+MOST_SITES, NAMED = 20, 8
 """More clients than this are left to the report."""
 
 
@@ -62,7 +62,9 @@ def results_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, summary in summaries.items():
         for readout, score in summary["readouts"].items():
             if score["amp"] is None:
-                made.add_row(name, readout.upper(), "no test data")
+                judged = summary.get("metric", ACCURACY)
+                told = "no test data" if judged == ACCURACY else "no client's test data can tell"
+                made.add_row(name, readout.upper(), told)
                 continue
             shown = over(summary.get("metric", ACCURACY)).values()
             numbers = [metric.show(score.get(metric.name)) for metric in shown]
@@ -109,6 +111,24 @@ def sites_table(run: RunFolder) -> Table | None:
         first = spanned(known[0], value, ends[place] if ends else None)
         made.add_row(holder.name, str(holder.test), first, *others)
     return made
+
+
+def unknown(run: RunFolder) -> list[str]:
+    """What the test samples of some clients cannot tell, in a sentence for each metric."""
+    summary = run.read_record("summary.json", Summary.read)
+    readout = next((name for name in ("oca", "aca") if name in summary.sites), "")
+    if not readout:
+        return []
+    sites, holders = summary.sites[readout], run.read_record("partition.json", Partition.read)
+    sentences = []
+    for name, values in sites.values.items():
+        pairs = zip(sites.clients, values, strict=True)
+        told = [holders.clients[k].name for k, v in pairs if v is None and holders.clients[k].test]
+        if told:
+            named = ", ".join(told[:NAMED]) + (" …" if len(told) > NAMED else "")
+            label = SITE_METRICS[name].label if name in SITE_METRICS else name
+            sentences.append(f"{label} cannot be said of {named}: too few kinds of test samples")
+    return sentences
 
 
 def spanned(metric: SiteMetric, value: float | None, ends: Sequence[float | None] | None) -> str:
