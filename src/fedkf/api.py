@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
-from fedkf.core.errors import UserError, nearest
+from fedkf.core.errors import UserError
 from fedkf.core.federation import Observer, Stop
 from fedkf.core.records import Round
 from fedkf.data.datasets import from_object
@@ -17,6 +17,7 @@ from fedkf.data.proxy import from_object as from_unlabelled
 from fedkf.data.source import Source
 from fedkf.data.targets import Targets
 from fedkf.runs import config as configuration
+from fedkf.runs.advice import unknown
 from fedkf.runs.defaults import chosen
 from fedkf.runs.experiment import execute
 from fedkf.runs.result import Result
@@ -232,25 +233,5 @@ def full_key(key: str, algorithm: type[Algorithm]) -> str:
         sections = " or ".join(f"{full.split('.')[0]}={{{key!r}: …}}" for full in matches)
         raise UserError(f"{key} is in several sections; write {sections}")
     if not matches:
-        advice = ADVICE.get(key) or nearest(key, valid, "`fedkf config` lists all settings")
-        raise UserError(f"no setting {key!r}; {advice}")
+        raise UserError(f"no setting {key!r}; {unknown(key, valid)}")
     return matches[0]
-
-
-ADVICE = {
-    "loss": "a loss of your own is a task: task=function, or data.task=package.module:function",
-    "criterion": "a loss of your own is a task: task=function",
-    "epochs": "local_epochs are those of a client in a round, rounds those of the federation",
-    "learning_rate": "it is called lr",
-    "scheduler": "it is called schedule: constant, cosine, linear or step",
-    "gradient_clipping": "it is called clip",
-    "early_stopping": "it is called patience: evaluated rounds without a better AMP",
-    "callbacks": "on_round=function is called after every round; observers=[fedkf.Observer(), …]",
-    "metrics": "fedkf.metrics.register adds one of your own everywhere",
-    "amp": "mixed precision is called precision: float32 or bfloat16",
-    "mixed_precision": "it is called precision: float32 or bfloat16",
-    "train_data": "clients={name: (train, test)} has a split of your own",
-    "num_clients": "it is called clients",
-    "client_fraction": "it is called fraction",
-}
-"""What people ask for by other names."""

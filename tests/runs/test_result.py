@@ -108,3 +108,36 @@ def test_the_public_names_are_listed() -> None:
     assert "_HOMES" not in dir(fedkf)
     for name in fedkf.__all__:
         assert getattr(fedkf, name) is not None
+
+
+def test_which_samples_train_and_test_is_saved(result: fedkf.Result, samples: Any) -> None:
+    x, y = samples
+    saved = np.load(result.folder / "split.npz")
+    assert sorted([*saved["train"], *saved["test"]]) == list(range(len(y)))
+    data = result.data()
+    assert np.array_equal(data.test_labels.numpy(), y[saved["test"]])
+    first = slice(*saved["train_offsets"][:2])
+    mine = torch.from_numpy(x[saved["train"][first]])
+    assert torch.allclose(data.client(0).images, (mine - 3.0) / 0.2, atol=1e-5)
+
+
+def test_each_client_has_its_own_confusion(result: fedkf.Result) -> None:
+    found = result.evaluate()
+    each = [np.array(c["confusion"]) for c in found["clients"] if c["tested"]]
+    assert np.array_equal(sum(each), np.array(found["confusion"]))
+    for client in found["clients"]:
+        if client["tested"]:
+            rows = np.array(client["confusion"])
+            assert rows.trace() / rows.sum() == pytest.approx(client["accuracy"])
+
+
+def test_a_split_by_something_that_is_not_there_is_refused(npz: Path, samples: Any) -> None:
+    with pytest.raises(UserError, match="a split of your own"):
+        fedkf.run(clients={"a": samples, "b": samples}, split_by="patient", workers=0)
+
+
+def test_settings_by_other_names_are_answered_with_ours() -> None:
+    with pytest.raises(UserError, match="no setting 'scheduler'; it is called schedule"):
+        fedkf.run("digits", scheduler="cosine")
+    with pytest.raises(UserError, match="a loss of your own is a task"):
+        fedkf.run("digits", **{"federation.loss": "focal"})  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ def test_a_run_leaves_the_files_of_the_contract(finished: Path) -> None:
         ".lock",
         "config.yaml",
         "partition.json",
+        "split.npz",
         "rounds.jsonl",
         "status.json",
         "checkpoint",

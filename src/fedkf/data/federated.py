@@ -41,6 +41,8 @@ class FederatedData:
     units: NDArray[np.int64] | None = None
     """To whom each training sample belongs, where `data.unit` says so."""
     test_groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    """Where training and test samples stand in their source, if that is known."""
     """What else is known of each test sample (`data.groups`)."""
 
     @property
@@ -167,6 +169,9 @@ def federate(
         units=source.units[np.concatenate(train)]
         if prepare.by_unit and source.units is not None
         else None,
+        places=None
+        if source.index is None
+        else (source.index[np.concatenate(train)], source.index[np.concatenate(test)]),
     )
 
 

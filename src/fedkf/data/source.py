@@ -43,6 +43,8 @@ class Source:
     """What must not be on both sides of the split, such as the windows of one recording."""
     units_by: str | None = None
     """The column or array that tells units, where one of the user's own choice does."""
+    index: NDArray[np.int64] | None = None
+    """Where each sample stood in its source, before any was left out."""
     layout: Layout | None = None
     """What a table's inputs are made of."""
     groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
@@ -62,7 +64,7 @@ class Source:
         return stratified(self.labels) if not self.class_names else self.labels
 
     def take(self, chosen: NDArray[Any]) -> Source:
-        names = ("inputs", "labels", "owners", "tested", "units")
+        names = ("inputs", "labels", "owners", "tested", "units", "index")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
         kept: dict[str, Any] = {k: None if v is None else v[chosen] for k, v in parts.items()}
         groups = {name: values[chosen] for name, values in self.groups.items()}

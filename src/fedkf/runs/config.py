@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import shown
+from fedkf.runs.advice import unknown
 from fedkf.runs.documents import parse_yaml, read_yaml
 from fedkf.runs.privacy import check_private
 from fedkf.runs.schema import FIDELITY, GENERATOR_PRESETS, AlgorithmChoice, Config
@@ -275,7 +276,7 @@ def explain(error: ValidationError) -> str:
     parts = [str(p) for p in first["loc"]]
     key = ".".join(parts[:2])
     if first["type"] == "extra_forbidden":
-        return f"no key {key!r}; {nearest(key, all_keys(), '`fedkf config` lists the keys')}"
+        return f"no key {key!r}; {unknown(key, all_keys())}"
     message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     allowed = {
         "a valid integer": "a whole number",

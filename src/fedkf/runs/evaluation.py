@@ -72,15 +72,23 @@ def client_row(
         "name": name,
         "tested": len(y),
         "accuracy": hits.double().mean().item() if aim.labelled() else None,
+        **({"confusion": taken_for(aim.logits(made), y, classes)} if aim.labelled() else {}),
         "metrics": {m.name: value(m, statistics) for m in judged.scalars},
         "intervals": {m.name: interval(m, statistics, random)[0] for m in judged.scalars},
     }
 
 
+def taken_for(logits: torch.Tensor, y: torch.Tensor, classes: int) -> list[list[int]]:
+    """How many samples of each class (rows) are taken for each (columns)."""
+    confusion = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(confusion, (y.long().numpy(), logits.argmax(1).numpy()), 1)
+    rows: list[list[int]] = confusion.tolist()
+    return rows
+
+
 def of_classes(p: torch.Tensor, y: torch.Tensor, class_names: Sequence[str]) -> dict[str, Any]:
     """How well each class is known over all clients, what it is taken for, and how surely."""
-    confusion = np.zeros((len(class_names), len(class_names)), dtype=np.int64)
-    np.add.at(confusion, (y.numpy(), p.argmax(1).numpy()), 1)
+    confusion = np.array(taken_for(p, y, len(class_names)))
     return {
         "classes": [
             {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.availability import Trace
@@ -237,6 +240,7 @@ def execute(
                 say(text)
         experiment = Experiment(assembly, run, origin, observers, say)
         with experiment.open(lambda: as_json(data, differences(config, data), held)):
+            write_split(run / "split.npz", data)
             host = experiment.assembly.host_of(data, experiment.states)
             experiment.finish(experiment.train(make_engine(config, host, data, say)))
         return read_result(run, config, given, lambda: data)
@@ -248,6 +252,18 @@ def differences(config: Config, data: FederatedData) -> dict[str, Any] | None:
     if len(data.names) < 2 or not (settings.partition == "natural" or settings.shift):
         return None
     return measure(data, settings.seed)
+
+
+def write_split(path: Path, data: FederatedData) -> None:
+    """Which samples of the source train and test at each client, so that others can do the same."""
+    if data.places is None or path.exists():
+        return
+    train, test = data.places
+    content = io.BytesIO()
+    np.savez_compressed(
+        content, train=train, train_offsets=data.offsets, test=test, test_offsets=data.test_offsets
+    )
+    write_atomically(path, content.getvalue())
 
 
 def traced(assembly: Assembly) -> dict[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from fedkf import algorithms, models
 from fedkf.core import objective
@@ -140,6 +142,7 @@ def whole_source(
         source = named(given, settings.class_names)
     else:
         source = sources.read(settings.source, settings.path, reading_of(settings), say)
+    source = replace(source, index=np.arange(len(source.labels)))
     if settings.limit is not None:
         random = Streams(settings.seed).numpy_generator("limit")
         source = limit_per_class(source, settings.limit, random)
@@ -159,6 +162,12 @@ def settle(config: Config, source: Source) -> Config:
                 f"{data.task} has none; it may be iid, quantity or natural"
             )
         division = "iid"
+    if data.split_by is not None and source.units is None:
+        raise UserError(
+            f"data.split_by is {data.split_by!r}, but {data.source} has no columns or arrays of "
+            "that kind; a table, signals or an .npz file may have, and in Python clients={name: "
+            "(train, test)} gives a split of your own"
+        )
     settled: dict[str, Any] = {
         "mean": data.mean if data.mean is not None else [middle[0]],
         "std": data.std if data.std is not None else [middle[1]],
