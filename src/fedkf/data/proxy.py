@@ -63,7 +63,7 @@ def load(name: str, own: tuple[str, str | None], shape: tuple[int, ...], say: Sa
             return npz_inputs(name)
         root = find(name, folder=True)
         size = shape[1] if len(shape) == 3 and shape[1] == shape[2] else None
-        return decoded(root, image_files(root, say), size, say).transpose(0, 3, 1, 2)
+        return decoded(root, image_files(root, say), size, say)[0].transpose(0, 3, 1, 2)
     except UserError as error:
         text = str(error).replace("data.path", "data.proxy")
         missing = not any(c in name for c in "/.:") and not Path(name).exists() and name != "digits"
