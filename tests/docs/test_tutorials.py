@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w*)(?: title=\"(.+?)\")?\n(.*?)^```$", re.M | re.S)
-SMALL = ["--set", "engine.workers=0", "--set", "federation.rounds=2"]
-"""A command that trains does so more shortly than on the page."""
+SMALL = ["--set", "engine.workers=0", "--set", "federation.rounds=1"]
+"""A command that trains does so more shortly than on the page: enough to tell what is flipped."""
 Cli = Callable[..., tuple[int, str, str]]
 
 
