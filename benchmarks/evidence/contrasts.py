@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from evidence.reading import Setting
 from fedkf.charts.labels import readout_label
 from fedkf.metrics import METRICS, PAPER
-from fedkf.runs.collect import Group, pairs
+from fedkf.runs.collect import PERSONAL, Group, pairs
 from fedkf.runs.statistics import CHANCE, Difference, over_seeds
 from fedkf.runs.suite import Finished
 
@@ -26,6 +26,8 @@ class Model:
 
     @property
     def name(self) -> str:
+        if self.readout == PERSONAL:
+            return f"{self.setting.method}, personal"
         return readout_label(self.setting.method, self.readout)
 
     def mean(self, metric: str) -> float | None:
@@ -106,11 +108,11 @@ def client_gains(
 
 
 def accuracies(run: Finished, readout: str) -> dict[int, float]:
-    """Every client's accuracy after the last round."""
+    """Every client's accuracy after the last round, or what else its task is judged by."""
     score = next((r.readouts.get(readout) for r in reversed(run.rounds) if r.readouts), None)
     if score is None:
         return {}
-    both = zip(score.clients, score.accuracy, strict=True)
+    both = zip(score.clients, score.performance, strict=True)
     return {client: value for client, value in both if value is not None}
 
 

@@ -17,7 +17,7 @@ from fedkf.paper.grid import solution
 from fedkf.runs.collect import READOUTS
 
 LEVEL = 0.01
-"""With fewer than three seeds, models less than this apart in AMP are called level."""
+"""Models further apart than this in AMP are not called level, however few the seeds."""
 TOP = 5
 
 
@@ -188,12 +188,12 @@ def one_each(world: World) -> list[Model]:
 
 
 def level(model: Model, best: Model) -> bool:
-    """Whether a model is not behind the best, as far as one can tell."""
+    """Whether a model is near the best and not behind it beyond chance."""
     about = contrast(model, best)
     if about is None:
         return False
     amp = about.metrics["amp"]
-    return not amp.beyond_chance if amp.interval else amp.mean > -LEVEL
+    return amp.mean > -LEVEL and not amp.beyond_chance
 
 
 def cost_of(model: Model, steps: dict[str, float]) -> str:

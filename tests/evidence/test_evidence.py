@@ -12,6 +12,7 @@ import pytest
 from evidence import pages, tables, worlds
 from evidence.contrasts import Contrast, Model, contrast, shown, signed
 from evidence.reading import UNCHANGED, Evidence, Setting, point_of, read_records
+from evidence.sentences import level
 
 from fedkf.runs.collect import Group
 from fedkf.runs.config import read, resolve
@@ -173,6 +174,17 @@ def test_any_folder_of_records_has_a_block_of_its_scores(evidence: Evidence) -> 
     assert "| FedKF (OCA) | 60.0 | 10.0 | 60.0 | 1 |" in page
     with pytest.raises(SystemExit, match="no block 'nothing'"):
         pages.filled("<!-- begin nothing -->\n<!-- end nothing -->", evidence)
+
+
+def test_level_is_what_is_near_and_not_behind_beyond_chance(tmp_path: Path) -> None:
+    def model(name: str, *values: float) -> Model:
+        found = [record(tmp_path, f"{name}{k}", [v] * 3, k) for k, v in enumerate(values)]
+        return Model(setting(*found), "oca")
+
+    best = model("best", 0.70, 0.71, 0.72)
+    assert level(model("near", 0.69, 0.71, 0.725), best)
+    assert not level(model("behind", 0.695, 0.7051, 0.715), best)  # by half a point, always
+    assert not level(model("unsure", 0.50, 0.71, 0.80), best)  # the seeds disagree, but not near
 
 
 def test_without_any_variant_of_fedkf_nothing_is_advised(evidence: Evidence) -> None:
