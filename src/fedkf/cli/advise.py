@@ -16,8 +16,8 @@ from fedkf.cli.tables import table
 
 if TYPE_CHECKING:
     from fedkf.metrics.sites import SiteMetric
-    from fedkf.runs.advice import Estimate, Gain, Judged, Site
     from fedkf.runs.schema import Config
+    from fedkf.runs.verdicts import Estimate, Gain, Judged, Site
 
 HEADS = {"alone": "alone", "fedavg": "FedAvg", "shared": "shared", "personal": "personal"}
 BESIDE = "fedavg"
@@ -86,7 +86,7 @@ def train(configs: Mapping[str, Config], folder: Path, quiet: bool) -> dict[str,
 
 def told(judged: Sequence[Judged], metric: SiteMetric) -> dict[str, Any]:
     """Everything that is said, for programs."""
-    from fedkf.runs.advice import ALONE, AVERAGED, PERSONAL, SHARED, advice, judge, overall
+    from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, advice, judge, overall
 
     sites = judge(judged, metric.higher_is_better)
     unit, scale = (" points", 100.0) if metric.percent else (f" of {metric.label}", 1.0)

@@ -22,12 +22,12 @@ from fedkf.core.tally import tally
 from fedkf.data.source import Say
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric, value
 from fedkf.runs import config as configuration
-from fedkf.runs.advice import ALONE, AVERAGED, PERSONAL, SHARED, Draws, Judged
 from fedkf.runs.defaults import chosen
 from fedkf.runs.judging import judgement_of
 from fedkf.runs.personal import ClientModels, client_models
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import load_source, settle
+from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, Draws, Judged
 
 if TYPE_CHECKING:
     from torch import Tensor

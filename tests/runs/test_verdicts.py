@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkf.runs.advice import (
+from fedkf.runs.verdicts import (
     ALONE,
     AVERAGED,
     PERSONAL,

@@ -1,0 +1,250 @@
+"""Advice: whether sites should train together, in a sentence that the numbers carry.
+
+For every site there are three ways: its model alone, the shared model, the shared model made its
+own. They are judged on the same test samples, so that what counts is the difference, with its
+interval. Of many sites some differ by chance: a difference is only told if it stands when as many
+were looked at (Benjamini and Hochberg, 1995).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.runs.statistics import CHANCE, CONFIDENCE
+
+Draws = NDArray[np.float64]
+Interval = tuple[float, float]
+
+ALONE, AVERAGED, SHARED, PERSONAL = "alone", "fedavg", "shared", "personal"
+FEWEST = 5
+"""With fewer test samples a site is told nothing."""
+FALSE = 1 - CONFIDENCE
+"""The share of told differences that may be chance."""
+NAMED = 4
+"""More sites than this are counted rather than named."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and where it plausibly lies."""
+
+    value: float | None = None
+    interval: Interval | None = None
+
+    @staticmethod
+    def of(value: float | None, draws: Draws) -> Estimate:
+        return Estimate(value, bounds(draws)) if value is not None else Estimate()
+
+
+@dataclass(frozen=True)
+class Gain(Estimate):
+    """By how much one way is better than another for a site; larger is better."""
+
+    chance: float = 1.0
+    """How often as much would be seen if there were no difference."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A site's metric under every way: of its test samples, and of draws from them.
+
+    The draws of all ways are of the same samples.
+    """
+
+    name: str
+    tested: int
+    values: Mapping[str, float | None]
+    draws: Mapping[str, Draws] = field(repr=False)
+
+    def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
+        after, before = self.values[way], self.values[over]
+        if after is None or before is None or self.tested < FEWEST:
+            return Gain()
+        sign = 1 if higher_is_better else -1
+        drawn = sign * (self.draws[way] - self.draws[over])
+        found = sign * (after - before)
+        return Gain(found, bounds(drawn), chance_of(found, drawn))
+
+
+def bounds(draws: Draws) -> Interval | None:
+    """The middle 95 % of what was drawn, None where most draws say nothing."""
+    known = draws[np.isfinite(draws)]
+    if not len(known) or 2 * len(known) < len(draws):
+        return None
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(known, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def chance_of(found: float, drawn: Draws) -> float:
+    """Two-sided, from the spread of the draws as of a normal distribution.
+
+    >>> round(chance_of(1.96, np.array([-1.0, 1.0])), 3)
+    0.166
+    """
+    known = drawn[np.isfinite(drawn)]
+    if len(known) < 2:
+        return 1.0
+    spread = float(known.std(ddof=1))
+    if spread == 0:
+        return 0.0 if found else 1.0
+    return math.erfc(abs(found) / spread / math.sqrt(2))
+
+
+def told(chances: Sequence[float], share: float = FALSE) -> list[bool]:
+    """Which differences stand, so that of all that are told at most `share` are chance.
+
+    >>> told([0.001, 0.04, 0.02, 0.9])
+    [True, False, True, False]
+    """
+    ranked = sorted(range(len(chances)), key=lambda k: chances[k])
+    last = max(
+        (n for n, k in enumerate(ranked, 1) if chances[k] <= share * n / len(chances)), default=0
+    )
+    standing = set(ranked[:last])
+    return [k in standing for k in range(len(chances))]
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a site is told."""
+
+    name: str
+    tested: int
+    ways: Mapping[str, Estimate]
+    shared: Gain
+    """The shared model's gain over training alone."""
+    personal: Gain
+    """The personal model's."""
+    verdict: str
+    """shared, personal, mended (harmed by the shared model, helped once it is personal), either
+    (harmed, and personal no worse than alone), alone (harmed by both), open (no difference beyond
+    chance) or untested."""
+
+    @property
+    def gain(self) -> Gain:
+        """That of the way that the verdict is about."""
+        return self.personal if self.verdict == PERSONAL else self.shared
+
+
+def judge(sites: Sequence[Judged], higher_is_better: bool = True) -> list[Site]:
+    """Each site's verdict, after all differences were looked at together."""
+    gains = [
+        tuple(site.gain(way, ALONE, higher_is_better) for way in (SHARED, PERSONAL))
+        for site in sites
+    ]
+    standing = iter(told([gain.chance for pair in gains for gain in pair]))
+    found = []
+    for site, (shared, personal) in zip(sites, gains, strict=True):
+        ways = {way: Estimate.of(site.values[way], site.draws[way]) for way in site.values}
+        signs = [direction(gain, next(standing)) for gain in (shared, personal)]
+        verdict = verdict_of(*signs) if shared.value is not None else "untested"
+        found.append(Site(site.name, site.tested, ways, shared, personal, verdict))
+    return found
+
+
+def direction(gain: Gain, stands: bool) -> int:
+    """1 for a gain, -1 for a loss, 0 for what may be chance."""
+    return int(math.copysign(1, gain.value)) if stands and gain.value else 0
+
+
+def verdict_of(shared: int, personal: int) -> str:
+    """What follows from the directions of the two gains."""
+    if shared > 0:
+        return SHARED
+    if personal > 0:
+        return "mended" if shared < 0 else PERSONAL
+    if shared < 0:
+        return ALONE if personal < 0 else "either"
+    return "open"
+
+
+def overall(sites: Sequence[Judged], way: str, over: str, higher_is_better: bool = True) -> Gain:
+    """The gain of the mean over sites, each counted by its test samples."""
+    known = [s for s in sites if s.values[way] is not None and s.values[over] is not None]
+    if not known:
+        return Gain()
+    sign, weights = (1 if higher_is_better else -1), np.array([float(s.tested) for s in known])
+    weights /= weights.sum()
+    apart = [float(s.values[way] or 0) - float(s.values[over] or 0) for s in known]
+    drawn = np.stack([s.draws[way] - s.draws[over] for s in known])
+    drawn = np.where(np.isfinite(drawn), drawn, np.array(apart)[:, None])
+    mean, draws = sign * float(weights @ apart), sign * (weights @ drawn)
+    return Gain(mean, bounds(draws), chance_of(mean, draws))
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+CLAUSES = {
+    SHARED: "gain{s} {} from the shared model",
+    PERSONAL: "gain{s} {} once the shared model is made {own}",
+    "mended": "lose{s} {} by the shared model, and gain{s} once it is made {own}",
+    "either": "lose{s} {} by the shared model and {be} better off alone or personalised",
+    ALONE: "lose{s} {} by the shared model, and by a personalised one: better off alone",
+}
+ONE = {"s": "s", "own": "its own", "be": "is"}
+MANY = {"s": "", "own": "their own", "be": "are"}
+
+
+def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: float = 100) -> str:
+    """The sentence: who gains how much, who is better off alone, who cannot tell.
+
+    Gains are told as `scale` times the metric, followed by the unit. `together` is what the shared
+    model gains over all sites, for where each alone has too few tests.
+    """
+    judged = [site for site in sites if site.verdict != "untested"]
+    if not judged:
+        return "No site has test samples enough to tell."
+    parts = []
+    for verdict, clause in CLAUSES.items():
+        members = [site for site in judged if site.verdict == verdict]
+        if members:
+            amounts = span([abs(site.gain.value or 0) * scale for site in members])
+            said = clause.format(f"{amounts}{unit}", **(ONE if len(members) == 1 else MANY))
+            parts.append(f"{called(members, len(judged))} {said}")
+    undecided = [site for site in judged if site.verdict == "open"]
+    if not parts:
+        return nobody(len(judged), together, unit, scale)
+    if undecided:
+        parts.append(f"for {called(undecided, len(judged))} there is {CHANCE}")
+    return f"{'; '.join(parts)}."
+
+
+def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
+    """Where no site's difference stands by itself, perhaps that of all of them does."""
+    one = f"at none of the {sites} sites is there a {CHANCE.removeprefix('no ')}"
+    if together.value is None or together.chance > FALSE:
+        return f"{one[0].upper()}{one[1:]}."
+    verb = "gain" if together.value > 0 else "lose"
+    amount = rounded(abs(together.value) * scale)
+    return f"Taken together the sites {verb} {amount}{unit} by the shared model, though {one}."
+
+
+def called(sites: Sequence[Site], of: int) -> str:
+    """Sites by name, or how many of them."""
+    names = [site.name for site in sites]
+    if len(names) == of:
+        return f"all {of} sites" if of > 1 else names[0]
+    if len(names) > NAMED:
+        return f"{len(names)} of {of} sites"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def span(amounts: Sequence[float]) -> str:
+    """ "4–9", or "4" where it is all the same.
+
+    >>> span([3.6, 9.2]), span([0.42]), span([4.1, 3.9])
+    ('4–9', '0.42', '4')
+    """
+    low, high = rounded(min(amounts)), rounded(max(amounts))
+    return low if low == high else f"{low}–{high}"
+
+
+def rounded(amount: float) -> str:
+    """Whole numbers from 1 on, two digits below."""
+    return f"{amount:.0f}" if amount >= 1 else f"{amount:.2g}"
