@@ -95,3 +95,20 @@ def test_a_mean_over_classes_has_the_mean_of_their_intervals() -> None:
     assert one is not None
     assert both is not None
     assert both == pytest.approx(one, abs=0.02)
+
+
+def test_perfect_order_of_a_few_has_no_interval_rather_than_a_sure_one() -> None:
+    outputs, labels = torch.tensor([[-1.0], [-2.0], [1.0], [2.0]]), torch.tensor([0, 0, 1, 1])
+    wanted = ("confusion", "scores")
+    found = {k: t.numpy() for k, t in tally(outputs, labels, Binary(), wanted, 2).items()}
+    for name in ("auroc", "balanced_accuracy"):
+        assert value(SITE_METRICS[name], found) == 1
+        assert interval(SITE_METRICS[name], found, np.random.default_rng(0)) == [None]
+
+
+def test_no_interval_reaches_beyond_what_a_metric_can_be() -> None:
+    risks, seen = times(np.random.default_rng(3), 12)
+    pairs = tally(risks, seen, Survival(), ("pairs",), 0)["pairs"].numpy()
+    (ends,) = interval(SITE_METRICS["concordance"], {"pairs": pairs}, np.random.default_rng(0))
+    assert ends is not None
+    assert 0 <= ends[0] < ends[1] <= 1

@@ -129,9 +129,9 @@ def r2(errors: Statistic) -> Numbers:
     """The share of the targets' variance that the predictions explain; below 0 they do harm."""
     count = errors[..., 0, 0]
     spread = errors[..., 0, 2] - ratio(errors[..., 0, 1] ** 2, count)
-    return 1.0 - ratio(errors[..., 0, 3], np.nan_to_num(spread))
+    return 1.0 - ratio(np.maximum(errors[..., 0, 3], 0.0), np.nan_to_num(spread))
 
 
 def concordance(pairs: Statistic) -> Numbers:
     """The share of pairs that can be ordered by time which the risks put into the right order."""
-    return ratio(pairs[..., 0, 1], pairs[..., 0, 2])
+    return np.clip(ratio(pairs[..., 0, 1], pairs[..., 0, 2]), 0.0, 1.0)

@@ -20,6 +20,7 @@ from fedkf.metrics.sites import SiteMetric
 
 DRAWS = 500
 CONFIDENCE = 0.95
+EQUAL = 1e-12
 FEWEST = 2
 """With fewer test samples there is nothing to draw from."""
 
@@ -77,7 +78,12 @@ def bounds(drawn: Numbers) -> tuple[float, float]:
 
 
 def spanned(low: float, high: float) -> Interval | None:
-    return (float(low), float(high)) if np.isfinite([low, high]).all() else None
+    """An interval; None for one without any width, as where all of a few samples are right.
+
+    That says that drawing from these samples cannot tell, not that the value is certain.
+    """
+    known = np.isfinite([low, high]).all() and high - low > EQUAL
+    return (float(low), float(high)) if known else None
 
 
 def sampled(name: str, statistic: Statistic) -> float:
