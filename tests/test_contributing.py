@@ -50,7 +50,8 @@ def test_the_algorithm_with_memory_goes_on_to_the_same_bytes_and_has_a_neutral_s
     fedkf.run(settings, algorithm=name, out=tmp_path / "b", on_round=lambda r: r["round"] != 1)
     fedkf.run(settings, algorithm=name, out=tmp_path / "b", resume=True)
     assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
-    neutral = fedkf.run(settings, algorithm=name, own=0.0, **{"algorithm.momentum": 0.0})
+    settings["algorithm"] = {"name": name, "own": 0.0, "momentum": 0.0}
+    neutral = fedkf.run(settings)
     plain = fedkf.run(settings, algorithm="fedavg")
     for key, tensor in plain.weights["aca"].items():
         assert torch.allclose(neutral.weights["aca"][key], tensor, atol=1e-5)

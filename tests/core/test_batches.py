@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -11,7 +13,7 @@ from fedkf.core.random import Streams
 from fedkf.core.task import Task, Training
 
 
-def started(size: int, norm: bool = False, round: int = 1, **training: int) -> Client:
+def started(size: int, norm: bool = False, round: int = 1, **training: Any) -> Client:
     """A client whose samples are their own numbers, with a model that is ready to train."""
     x, y = torch.arange(float(size)).view(-1, 1), torch.zeros(size, dtype=torch.long)
     layers = [nn.Linear(1, 2), nn.BatchNorm1d(2)] if norm else [nn.Linear(1, 2)]

@@ -74,7 +74,7 @@ def test_other_mistakes_are_told(runs: list[fedkf.Result]) -> None:
 
 def test_a_sweep_is_compared_for_each_setting_of_the_data(npz: Path, tmp_path: Path) -> None:
     base = {**tiny(npz), "federation.rounds": 1}
-    grid = {"algorithm.name": ["fedavg", "fedprox"], "data.alpha": [0.5, 5.0]}
+    grid: dict[str, list[Any]] = {"algorithm.name": ["fedavg", "fedprox"], "data.alpha": [0.5, 5.0]}
     found = fedkf.sweep(grid, base, out=tmp_path, jobs=1)
     assert list(found) == ["data.alpha=0.5", "data.alpha=5.0"]
     assert {row["name"] for row in found["data.alpha=0.5"].rows} == {"fedavg", "fedprox"}

@@ -38,9 +38,9 @@ def from_object(
     tested: list[Any] = []
     for name, data in given.items():
         sides = data if divided else (data,)
-        found = [arrays_of(side, f"{where}[{name!r}]", targets.task) for side in sides]
-        parts[name] = joined(found, f"{where}[{name!r}]")
-        tested += [np.full(len(labels), bool(k)) for k, (_, labels, _) in enumerate(found)]
+        read = [arrays_of(side, f"{where}[{name!r}]", targets.task) for side in sides]
+        parts[name] = joined(read, f"{where}[{name!r}]")
+        tested += [np.full(len(labels), bool(k)) for k, (_, labels, _) in enumerate(read)]
     shapes = {inputs.shape[1:] for inputs, _, _ in parts.values()}
     if len(shapes) > 1:
         raise UserError(f"{where}: samples differ in shape between clients: {sorted(shapes)}")
@@ -93,8 +93,7 @@ def arrays_of(
 ) -> tuple[np.ndarray[Any, Any], Any, list[str] | None]:
     """All samples and labels of a Dataset, and its classes' names if it has them."""
     if is_pair_of_arrays(data):
-        inputs, labels = (as_array(part, where) for part in data)
-        return inputs, labels, None
+        return as_array(data[0], where), as_array(data[1], where), None
     classes = find(task).labelled()
     label: Callable[[Any], Any] = whole_number if classes else number
     try:

@@ -19,8 +19,8 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
 
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import active_clients
 from fedkf.core.records import Round
+from fedkf.core.schedule import active_clients
 from fedkf.core.versions import RemoteVersions
 from fedkf.flower import internals, programs
 from fedkf.flower.carrier import Grid, RemoteEngine

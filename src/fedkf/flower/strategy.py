@@ -21,10 +21,11 @@ from fedkf import algorithms, models
 from fedkf.api import chosen_keys, dotted
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import FedkfError, UserError
-from fedkf.core.federation import Observer, active_clients
+from fedkf.core.federation import Observer
 from fedkf.core.ledger import Ledger
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.records import Round
+from fedkf.core.schedule import active_clients
 from fedkf.core.server import Storage
 from fedkf.core.versions import RemoteVersions, Versions
 from fedkf.flower.carrier import RemoteEngine

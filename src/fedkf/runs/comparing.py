@@ -156,8 +156,8 @@ def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> di
     named: dict[str, list[Finished]] = {}
     if isinstance(runs, Mapping):
         for name, given in runs.items():
-            several = isinstance(given, Sequence) and not isinstance(given, str)
-            named[str(name)] = [finished(one) for one in (given if several else [given])]  # type: ignore[list-item,union-attr]
+            several = [given] if isinstance(given, Result | str | Path) else given
+            named[str(name)] = [finished(one) for one in several]
     elif isinstance(runs, str | Path):
         raise UserError(f"runs is {str(runs)!r}; it must be a list of results or run folders")
     else:

@@ -65,8 +65,8 @@ def write_models(folder: Path, readouts: Mapping[str, Weights], about: Mapping[s
         content = save(tensors)
         digests[f"{name}.safetensors"] = digest(content)
         write_atomically(folder / f"{name}.safetensors", content)
-    content = json.dumps({**about, "sha256": digests}, indent=2) + "\n"
-    write_atomically(folder / "model.json", content.encode())
+    card = json.dumps({**about, "sha256": digests}, indent=2) + "\n"
+    write_atomically(folder / "model.json", card.encode())
 
 
 def read_card(folder: Path) -> dict[str, Any]:
