@@ -103,6 +103,7 @@ def sites_table(run: RunFolder) -> Table | None:
     known.sort(key=lambda metric: metric.name != summary.metric)
     title = f"each client under {readout.upper()}, with the 95 % interval of {known[0].label}"
     made = table(title, "client", "tested", *(metric.heading for metric in known))
+    made.columns[2].no_wrap = True
     for place, k in enumerate(sites.clients):
         holder = holders.clients[k]
         others = [metric.show(sites.values[metric.name][place]) for metric in known[1:]]
