@@ -91,7 +91,7 @@ def holdout_table(summary: Mapping[str, Any]) -> Table | None:
 def sites_table(run: RunFolder) -> Table | None:
     """Each client's metrics under the readout that `fedkf export` takes, the headline's first.
 
-    That one is shown with its interval; the report has those of the others.
+    That one is shown with its interval; the report has all of them, with theirs.
     None where nothing but accuracy was asked for, or where there are too many for a terminal.
     """
     summary = run.read_record("summary.json", Summary.read)
@@ -101,6 +101,7 @@ def sites_table(run: RunFolder) -> Table | None:
     sites, holders = summary.sites[readout], run.read_record("partition.json", Partition.read)
     known = [SITE_METRICS[name] for name in sites.values if name in SITE_METRICS]
     known.sort(key=lambda metric: metric.name != summary.metric)
+    known = known[:4]  # as many as a terminal is wide
     title = f"each client under {readout.upper()}, with the 95 % interval of {known[0].label}"
     made = table(title, "client", "tested", *(metric.heading for metric in known))
     made.columns[2].no_wrap = True
