@@ -23,7 +23,16 @@ PAGES = ["index", "fairness", "reference/configuration", "reference/errors", "al
 def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of the site's folder."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--strict",
+        "--site-dir",
+        str(folder),
+    ]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "true"}
     subprocess.run(command, check=True, cwd=ROOT, env=environment)
     return folder.as_uri()

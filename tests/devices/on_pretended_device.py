@@ -59,7 +59,7 @@ def main() -> None:
     except UserError as error:
         print(json.dumps({"name": "workers", "refused": str(error)}))
     near = {name: weights_on(name, path, "cpu") for name in chosen}
-    with Pretending():
+    with Pretending():  # type: ignore[no-untyped-call]
         for name in chosen:
             try:
                 far = weights_on(name, path, DEVICE)

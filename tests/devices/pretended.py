@@ -25,26 +25,29 @@ MAY_MIX = {"aten::_to_copy", "aten::copy_", "aten::index", "aten::index_put_"}
 class Far(torch.Tensor):
     """A tensor on the device."""
 
-    inner: torch.Tensor
+    held: torch.Tensor
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> Far:
-        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, device=DEVICE
+        device = torch.device(DEVICE)
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, device=device
         )
-        made.inner = inner
-        return made  # type: ignore[no-any-return]
+        made.held = inner
+        return made
 
     def tolist(self) -> Any:
-        return self.inner.tolist()
+        return self.held.tolist()
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return perform(func, args, kwargs or {})
 
 
 def near(value: Any) -> Any:
-    return value.inner if isinstance(value, Far) else value
+    return value.held if isinstance(value, Far) else value
 
 
 def perform(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
