@@ -95,7 +95,7 @@ def test_a_site_that_is_lost_before_or_after_its_upload(tmp_path: Path) -> None:
 
 def test_two_sites_cannot_hide_in_a_sum(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a round has 2 of the clients"):
-        federate(tmp_path, secure=True, **{"federation.fraction": 0.5})
+        federate(tmp_path, None, secure=True, **{"federation.fraction": 0.5})
 
 
 # -- what a site lets out -------------------------------------------------------------------------
