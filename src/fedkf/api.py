@@ -229,6 +229,8 @@ def full_key(key: str, algorithm: type[Algorithm]) -> str:
     matches = [full for full in valid if full.endswith(f".{key}")]
     if f"federation.{key}" in matches:
         return f"federation.{key}"
+    if len(matches) > 1:  # what makes a run private is said in full
+        matches = [full for full in matches if not full.startswith("privacy.")]
     if len(matches) > 1:
         sections = " or ".join(f"{full.split('.')[0]}={{{key!r}: …}}" for full in matches)
         raise UserError(f"{key} is in several sections; write {sections}")

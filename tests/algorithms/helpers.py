@@ -76,6 +76,7 @@ def score(algorithm: str, **options: Any) -> dict[str, float]:
     settings: dict[str, Any] = dict(
         fraction=1.0, local_epochs=1, lr=0.1, rounds=40, evaluate_every=40, checkpoint_every=40
     )
+    settings |= dict(fidelity="text", batch_size=64)
     options = {**settings, **options}
     result = fedkf.run(model=linear, clients=sites(), algorithm=algorithm, workers=0, **options)
     found: dict[str, float] = result.summary["readouts"]["aca"]
