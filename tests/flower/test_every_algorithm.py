@@ -8,28 +8,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import model_bytes
+from small import small
 
 from fedkf import algorithms
 from fedkf.runs.config import read, resolve
 from fedkf.runs.experiment import execute
 
 pytestmark = pytest.mark.deployment
-
-SMALL: dict[str, Any] = {
-    "data.limit": 12,
-    "data.clients": 4,
-    "data.min_samples": 5,
-    "federation.rounds": 2,
-    "federation.fraction": 0.75,
-    "federation.local_epochs": 1,
-    "federation.steps": 2,
-    "generator.width": 4,
-    "generator.noise": 8,
-}
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +41,7 @@ def cluster() -> Iterator[str]:
 @pytest.mark.parametrize("name", algorithms.names())
 def test_its_models_are_those_of_a_local_run(name: str, cluster: str, tmp_path: Path) -> None:
     content, _ = read("digits")
-    options = {f"algorithm.{k}": v for k, v in algorithms.get(name).tiny.items()}
-    proxy = {"data.proxy": 0.1} if algorithms.get(name).needs_proxy_data else {}
-    chosen = {**SMALL, **options, **proxy, "algorithm.name": name}
+    chosen = small(name)
     execute(resolve(content, {**chosen, "engine.workers": 0}), tmp_path / "local")
     flower = {"engine.name": "flower", "engine.workers": 1, "engine.address": cluster}
     execute(resolve(content, {**chosen, **flower}), tmp_path / "flower")

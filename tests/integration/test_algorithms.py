@@ -6,10 +6,10 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Settings, Unsteady, model_bytes
+from small import needed, small
 
 import fedkf
 from fedkf import algorithms
@@ -18,21 +18,6 @@ from fedkf.core.federation import Observer
 from fedkf.runs.config import read, resolve
 from fedkf.runs.experiment import execute
 from fedkf.runs.result import Result
-
-NEEDS: dict[str, dict[str, Any]] = {"feddf": {"data.proxy": 0.1}}
-"""What an algorithm cannot do without, beside its own hyperparameters."""
-
-SMALL = {
-    "data.limit": 12,
-    "data.clients": 4,
-    "data.min_samples": 5,
-    "federation.rounds": 2,
-    "federation.fraction": 0.75,
-    "federation.local_epochs": 1,
-    "federation.steps": 2,
-    "generator.width": 4,
-    "generator.noise": 8,
-}
 
 WIDE = {"generator.name": "released", "generator.width": 128}
 """The paper's generator, whose convolutions are computed in another way."""
@@ -52,9 +37,7 @@ def run(
     content, _ = read("digits")
     name, wide, _ = name.partition(", wide")
     more = WIDE if wide else {}
-    options = {f"algorithm.{k}": v for k, v in algorithms.get(name).tiny.items()}
-    chosen = {"algorithm.name": name, "engine.workers": workers}
-    config = resolve(content, {**SMALL, **more, **NEEDS.get(name, {}), **options, **chosen})
+    config = resolve(content, {**small(name), **more, "engine.workers": workers})
     return execute(config, folder, resume, observers)
 
 
@@ -82,10 +65,7 @@ def test_workers_and_kill_9_leave_no_trace_in_the_models(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("name", algorithms.names())
 def test_models_with_batch_norm_and_dropout_will_do(name: str, settings: Settings) -> None:
-    kind = algorithms.get(name)
-    needs = NEEDS.get(name, {})
-    options = {**needs, **{f"algorithm.{key}": value for key, value in kind.tiny.items()}}
-    result = fedkf.run(settings, algorithm=name, model=Unsteady, rounds=2, **options)
+    result = fedkf.run(settings, algorithm=name, model=Unsteady, rounds=2, **needed(name))
     for weights in result.weights.values():
         assert all(tensor.isfinite().all() for tensor in weights.values())
         assert weights["body.1.num_batches_tracked"] > 0
