@@ -8,8 +8,9 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 import torch
@@ -17,9 +18,10 @@ from conftest import Outcome, Settings, Unsteady, model_bytes
 
 import fedkf
 from fedkf.core.algorithm import option
-from fedkf.core.client import Client
+from fedkf.core.client import Client, ClientHost
 from fedkf.core.errors import FedkfError
 from fedkf.core.payload import Payload
+from fedkf.engines.worker import Worker
 from fedkf.runs.config import resolve
 from fedkf.runs.experiment import execute
 from fedkf.runs.setup import Objects
@@ -132,3 +134,31 @@ def test_a_client_that_hangs_is_ended_named_and_left_out(
     # What the others did counts as if the client had failed in any other way.
     run(settings, "exit", workers=workers, out=tmp_path / "failed")
     assert model_bytes(tmp_path / "hung") == model_bytes(tmp_path / "failed")
+
+
+class BrokenOff:
+    """A connection on which Ctrl-C comes between a job and the payload that goes with it."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection, self.sent = connection, 0
+
+    def send_bytes(self, content: bytes) -> None:
+        self.sent += 1
+        if self.sent == 2:
+            raise KeyboardInterrupt
+        self.connection.send_bytes(content)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def test_a_worker_whose_job_was_broken_off_ends_in_silence(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    worker = Worker(0, cast(ClientHost, None), 1, [])
+    worker.connection = cast(Connection, BrokenOff(worker.connection))
+    with pytest.raises(KeyboardInterrupt):
+        worker.give({"do": "count", "clients": []}, 1, b"")
+    worker.dismiss()
+    assert worker.end(patience=10) == "exit code 0"
+    assert "Traceback" not in capfd.readouterr().err

@@ -37,7 +37,7 @@ class Worker:
         self, index: int, host: ClientHost, threads: int, others: Sequence[Connection]
     ) -> None:
         context = multiprocessing.get_context("fork")
-        self.index, self._down = index, 0
+        self.index, self._down, self._whole = index, 0, True
         self.connection, theirs = context.Pipe()
         # The child must not hold the parent's ends: a worker ends when its parent's end closes.
         held = [*others, self.connection]
@@ -64,11 +64,15 @@ class Worker:
         """Send a job, and the payload that goes with it unless the worker has it already."""
         fresh = self._down != number
         self._down = number
+        self._whole = False
         send(self.connection, {**job, "fresh": fresh, "number": number}, content if fresh else b"")
+        self._whole = True
 
     def dismiss(self) -> None:
+        """Let it go; after a job that Ctrl-C broke off in the middle, a word would be misread."""
         with contextlib.suppress(OSError):
-            send(self.connection, {"do": "leave"}, b"")
+            if self._whole:
+                send(self.connection, {"do": "leave"}, b"")
 
     def end(self, patience: float = 0.2) -> str:
         """Make sure the process is gone, after so many seconds to go by itself; how it ended."""
