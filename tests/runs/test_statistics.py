@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedkf.core.scores import Score
+from fedkf.core.scores import Score, Sites
 from fedkf.metrics import METRICS
 from fedkf.runs.statistics import (
     Difference,
@@ -84,6 +84,30 @@ def test_runs_that_tested_different_clients_are_compared_on_those_of_both() -> N
     assert weighted is not None
     assert (weighted.interval, weighted.clients) == (None, 0)
     assert within_pair(AMP, Score({"amp": None}), other, lambda client: 1) is None
+
+
+def by_error(errors: list[float], name: str, value: float) -> Score:
+    """Clients that are judged by how far they are off."""
+    none = [None] * len(errors)
+    return Score(
+        {name: value}, range(len(errors)), none, metric="rmse", sites=Sites({"rmse": errors})
+    )
+
+
+@pytest.mark.parametrize("name", ["wlp", "worst10"])
+def test_where_lower_is_better_the_worst_clients_are_the_highest(name: str) -> None:
+    # The best client stays as it is, all others lose 1: only of those the interval is.
+    before, after = [1.0, *[3.0] * 9], [1.0, *[4.0] * 9]
+    found = within_pair(
+        METRICS[name], by_error(before, name, 3.0), by_error(after, name, 4.0), lambda client: 1
+    )
+    assert found is not None
+    assert found.interval == pytest.approx((1.0, 1.0))
+
+
+def test_runs_that_are_judged_differently_have_no_difference() -> None:
+    one = by_error([1.0] * 6, "amp", 1.0)
+    assert within_pair(AMP, one, Score({"amp": 0.5}, range(6), [0.5] * 6), lambda k: 1) is None
 
 
 @pytest.mark.parametrize(

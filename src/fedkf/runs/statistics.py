@@ -16,6 +16,7 @@ import numpy as np
 
 from fedkf.core.scores import Score
 from fedkf.metrics import Accuracies, Metric
+from fedkf.metrics.sites import over
 
 CONFIDENCE = 0.95
 FEWEST_SEEDS = 3
@@ -109,7 +110,8 @@ def over_clients(
 
     Clients are drawn with replacement, the same ones in both runs. It tells how much hangs on which
     clients there were, not on the seed. A draw never holds a worse client than the worst, so for
-    WLP the interval is rather too narrow.
+    WLP the interval is rather too narrow. A metric of the worst clients says itself whether those
+    are the lowest or, as for errors, the highest.
     """
     known = [
         (a, b, n) for a, b, n in zip(base, other, sizes, strict=True) if None not in (a, b) and n
@@ -122,7 +124,8 @@ def over_clients(
     found = []
     for places in random.integers(count, size=(draws, count)):
         one, two, weights = zip(*(known[k] for k in places), strict=True)
-        found.append(metric.compute(two, weights) - metric.compute(one, weights))
+        before, after = (metric.compute(a, weights, metric.higher_is_better) for a in (one, two))
+        found.append(after - before)
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(found, [tail, 100 - tail])
     return float(low), float(high)
@@ -134,11 +137,13 @@ def within_pair(
     """The difference between two runs, with an interval over the clients that both tested.
 
     `tested` says on how many cases a client was tested, or None where that is not known; a metric
-    that weighs clients by it then has no interval.
+    that weighs clients by it then has no interval. Runs that are judged by different metrics of
+    the clients have no difference.
     """
     before, after = base[metric.name], other[metric.name]
-    if before is None or after is None:
+    if before is None or after is None or base.metric != other.metric:
         return None
+    metric = over(base.metric).get(metric.name, metric)
     there = dict(zip(base.clients, base.performance, strict=True))
     rows = [
         (there[k], accuracy, (tested(k) or 0) if metric.weighted else 1)
