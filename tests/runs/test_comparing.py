@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import tiny
 
@@ -49,6 +50,48 @@ def test_nothing_is_compared_across_seeds(runs: list[fedkf.Result]) -> None:
     other = [row for row in found.rows if row["name"] == "b"]
     assert all(row["difference"] is None for row in other)
     assert other[0]["words"] == "no run on the same data with the same seed"
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, fedkf.Result]:
+    """Runs on the same data and seed, judged by the error or by the variance explained."""
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    clients = {name: (x + k, 10 * x[:, 0] + 7 * k) for k, name in enumerate("abc")}
+    made, folder = {}, tmp_path_factory.mktemp("judged")
+    for algorithm, metric in (("fedavg", "rmse"), ("fedprox", "rmse"), ("fedprox", "r2")):
+        made[f"{algorithm} {metric}"] = fedkf.run(
+            clients=clients,
+            algorithm=algorithm,
+            model="mlp",
+            data={"task": "regression"},
+            federation={"rounds": 1, "fraction": 1.0, "local_epochs": 1},
+            evaluation={"metric": metric},
+            workers=0,
+            out=folder / f"{algorithm}-{metric}",
+        )
+    return made
+
+
+def test_errors_are_no_percentages(numbers: dict[str, fedkf.Result]) -> None:
+    found = fedkf.compare([numbers["fedavg rmse"], numbers["fedprox rmse"]], metrics=["amp"])
+    for row in found.rows:
+        assert row["shown"] == f"{row['mean']:.4f}"
+        assert "points" not in row["words"]
+    assert found.rows[-1]["difference"] is not None
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_runs_judged_by_different_metrics_are_no_pair(
+    numbers: dict[str, fedkf.Result], files: bool
+) -> None:
+    given = {name: run.folder if files else run for name, run in numbers.items()}
+    found = fedkf.compare(given, baseline="fedavg rmse", metrics=["amp"])
+    (row, *_) = [row for row in found.rows if row["name"] == "fedprox r2"]
+    assert row["difference"] is None
+    assert row["words"] == "judged by r2, the baseline by rmse"
+    assert row["shown"] == f"{100 * row['mean']:.1f}"
+    with pytest.raises(UserError, match="judged by different metrics"):
+        fedkf.compare({"all": list(given.values())[1:]})
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def difference_table(title: str, groups: Sequence[Group]) -> ResultTable | None:
             if not found:
                 continue
             sizes = [abs(value) for values, _ in found.values() for value in values]
-            judged_by = members[0][0].judged_by
+            judged_by = members[0][1].judged_by  # as all are that differ from it
             column = replace(metric_column(name, metric, sizes, judged_by), ranked=False)
             for row, (values, about) in found.items():
                 cell = Cell(tuple(values), text=shown(about, column))

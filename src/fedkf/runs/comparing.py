@@ -13,6 +13,7 @@ from typing import Any
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.records import Round, Summary
 from fedkf.metrics import METRICS, PAPER
+from fedkf.metrics.sites import over
 from fedkf.runs.collect import Group, difference, gather
 from fedkf.runs.result import Result
 from fedkf.runs.statistics import words
@@ -40,7 +41,7 @@ class InHand(Finished):
 
     @cached_property
     def pairing(self) -> tuple[str, int]:
-        return self.result.digest, self.result.config.federation.seed
+        return f"{self.result.digest}{self.by}", self.result.config.federation.seed
 
     @cached_property
     def tested(self) -> dict[int, int]:
@@ -98,8 +99,9 @@ def compare(
 
     `runs` are results or run folders: several of one algorithm are its seeds; a mapping gives
     settings names of their own (`{"mild": [run, …], "strong": [run, …]}`). The baseline is FedAvg
-    where it is among them, else the first. Runs on other data or seeds are never set against each
-    other. From three seeds on the interval is Student's t, for one seed a bootstrap over clients.
+    where it is among them, else the first. Runs on other data or seeds, or judged by another
+    `evaluation.metric`, are never set against each other. From three seeds on the interval is
+    Student's t, for one seed a bootstrap over clients.
 
     >>> import fedkf
     >>> common = dict(config="digits", rounds=1, workers=0)
@@ -133,10 +135,10 @@ def row_of(
     values = group.values(readout, metric)
     if not values:
         return None
-    about, mean = METRICS[metric], statistics.fmean(values)
+    about, mean = over(group.judged_by)[metric], statistics.fmean(values)
     spread = f" ± {about.show(statistics.stdev(values))}" if len(values) > 1 else ""
     found = None if group is base else difference(base, group, readout, metric)
-    told = "" if group is base else "no run on the same data with the same seed"
+    told = "" if group is base else unpaired(base, group)
     return {
         "name": name,
         "readout": readout,
@@ -149,6 +151,13 @@ def row_of(
         "shown": about.show(mean) + spread,
         "words": words(found, about) if found else told,
     }
+
+
+def unpaired(base: Group, group: Group) -> str:
+    """Why a group has no difference from the baseline."""
+    if base.judged_by == group.judged_by:
+        return "no run on the same data with the same seed"
+    return f"judged by {group.judged_by}, the baseline by {base.judged_by}"
 
 
 def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> dict[str, Group]:
@@ -170,6 +179,11 @@ def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> di
             raise UserError(
                 f"the runs of {name} differ in their hyperparameters; give them names: "
                 'compare({"mild": [run, …], "strong": [run, …]})'
+            )
+        if len({run.summary.metric for run in found}) > 1:
+            raise UserError(
+                f"the runs of {name} are judged by different metrics (evaluation.metric), so that "
+                "they have no mean; give them names of their own"
             )
         groups[name] = Group({"name": name}, list({run.pairing: run for run in found}.values()))
     return {name: group for name, group in groups.items() if group.runs}

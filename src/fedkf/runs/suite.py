@@ -21,6 +21,7 @@ from fedkf.core.records import Round, Summary
 from fedkf.core.scores import Numbers
 from fedkf.data.public import DATASETS
 from fedkf.metrics import METRICS
+from fedkf.metrics.sites import ACCURACY
 from fedkf.runs import config as configuration
 from fedkf.runs.config import flatten
 from fedkf.runs.documents import read_yaml
@@ -60,10 +61,18 @@ class Finished:
 
     @cached_property
     def pairing(self) -> tuple[str, int]:
-        """Its data, as divided, and its seed: what two runs must share to be compared."""
+        """What two runs must share to be compared.
+
+        That is data, as divided, seed and, beside accuracy, what they are judged by.
+        """
         digest = RunFolder(self.path).provenance().get("data_sha256")
         data = self.config.data.model_dump_json() if digest is None else str(digest)
-        return data, self.config.federation.seed
+        return f"{data}{self.by}", self.config.federation.seed
+
+    @property
+    def by(self) -> str:
+        """What its clients are judged by, in words, if that is not accuracy."""
+        return "" if self.summary.metric == ACCURACY else f" by {self.summary.metric}"
 
     @cached_property
     def tested(self) -> dict[int, int]:
