@@ -123,6 +123,14 @@ def test_limits_are_of_one_experiment_or_of_all(tmp_path: Path) -> None:
     accounts.charge("a", mechanism, [Limit(accounts.epsilon(1e-5, "a", (mechanism,)), 1e-5, "a")])
 
 
+@pytest.mark.parametrize("noise", [1e-155, 1e-3, 1e12])
+def test_a_turn_that_nobody_can_account_for_is_refused(tmp_path: Path, noise: float) -> None:
+    accounts = SiteAccounts(tmp_path / FILE)
+    with pytest.raises(SiteRefusal, match="another turn would exceed"):
+        accounts.charge("a", Mechanism(noise, 0.5, 2), [Limit(8.0, 1e-5)])
+    assert accounts.turns() == []
+
+
 def test_site_check_says_what_is_promised_and_what_was_spent(
     make: Make, folder: SiteFolder, settings: Settings, cli: Callable[..., Outcome], tmp_path: Path
 ) -> None:

@@ -92,3 +92,22 @@ def test_different_mechanisms_add_up() -> None:
 def test_an_epsilon_that_no_noise_keeps_is_refused() -> None:
     with pytest.raises(UserError, match="no noise keeps"):
         calibrated(1e-9, 1e-5, Mechanism(0.0, 1.0, 1000), turns=1000)
+
+
+@pytest.mark.parametrize("noise", [1e-152, 1e-157, 1e-161, 9e-3, 1.1e6, 1e30, math.inf, math.nan])
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_noise_that_cannot_be_accounted_for_allows_nothing(noise: float, rate: float) -> None:
+    """Next to nothing overflows, and what overflows must not end as an ε of zero."""
+    assert epsilon(((Mechanism(noise, rate, 10), 1),), 1e-5) == math.inf
+
+
+def test_more_steps_than_can_be_accounted_for_allow_nothing() -> None:
+    assert epsilon(((Mechanism(2.0, 0.1, 10**6), 11),), 1e-5) == math.inf
+    assert epsilon(((Mechanism(1e6, 0.1, 10**15), 1),), 1e-5) == math.inf
+
+
+def test_no_mechanism_gives_back_what_another_has_spent() -> None:
+    """Much noise and many steps used to count as less than nothing, by rounding."""
+    told = (Mechanism(1e6, 1.0, 1), 1)
+    alone = epsilon((told,), 1e-9)
+    assert epsilon((told, (Mechanism(1e6, 1e-5, 10**7), 1)), 1e-9) >= alone > 0

@@ -112,6 +112,8 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         ("privacy.delta", 0.5, "privacy.delta is 0.5; it must be below 1/"),
         ("privacy.delta", 1, "privacy.delta is 1; it must be less than 1"),
         ("privacy.clip", 0, "privacy.clip is 0; it must be greater than 0"),
+        ("privacy.noise", 1e-155, "privacy.noise is 1e-155; it must be"),
+        ("privacy.noise", 1e9, "privacy.noise is 1000000000.0; it must be"),
         ("privacy.noise", 0.01, "spent before the first round is over"),
         ("privacy.target", "client", "privacy.target is 'client'; it must be 'example'"),
         ("algorithm.name", "fedgen", "fedgen is refused: it sends label_counts"),

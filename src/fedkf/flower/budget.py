@@ -83,7 +83,7 @@ class SiteAccounts:
         with locked(self.file):
             for limit in limits:
                 after = self.epsilon(limit.delta, limit.experiment, (mechanism,))
-                if after > limit.epsilon:
+                if not after <= limit.epsilon:  # whatever is no number is refused, too
                     raise SiteRefusal(f"another turn would exceed {limit.words()}")
             entries = json.loads(self.file.read_bytes()) if self.file.exists() else []
             entries.append({"experiment": experiment, **asdict(mechanism)})

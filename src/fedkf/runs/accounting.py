@@ -14,10 +14,12 @@ from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.core.privacy import Mechanism
 from fedkf.core.records import Spent
+from fedkf.runs.data_keys import LEAST_NOISE, MOST_NOISE
 
 ORDERS = (*range(2, 40), *range(40, 80, 8), 80, 96, 128, 192, 256, 512)
 """Whole ones, whose divergences are finite sums; a coarse choice can only overstate ε."""
-MOST_NOISE = 1e6
+MOST_STEPS = 10**7
+"""Of one mechanism; beyond them rounding adds up."""
 PRECISION = 2e-3
 """Of the noise, as a share of it; it is never too small for its ε."""
 
@@ -27,19 +29,36 @@ Turns = tuple[tuple[Mechanism, int], ...]
 
 @lru_cache(maxsize=4096)
 def epsilon(turns: Turns, delta: float) -> float:
-    """ε after these turns."""
+    """ε after these turns; infinite where the arithmetic cannot be relied on."""
+    from dp_accounting import rdp
+
+    used = [(mechanism, n * mechanism.steps) for mechanism, n in turns if n * mechanism.steps]
+    if not used:
+        return 0.0
+    total = [0.0] * len(ORDERS)
+    for mechanism, steps in used:
+        if not LEAST_NOISE <= mechanism.noise <= MOST_NOISE or not 0 < steps <= MOST_STEPS:
+            return math.inf
+        found = divergences(mechanism, steps)
+        if any(math.isnan(value) for value in found):
+            return math.inf
+        # None is negative but by rounding, and may not pay for what others have told.
+        total = [so_far + max(0.0, value) for so_far, value in zip(total, found, strict=True)]
+    spent = float(rdp.compute_epsilon(list(ORDERS), total, delta)[0])
+    return math.inf if math.isnan(spent) else spent
+
+
+def divergences(mechanism: Mechanism, steps: int) -> list[float]:
+    """Rényi divergences of so many steps, one of each order."""
     import dp_accounting
     from dp_accounting import rdp
 
     accountant = rdp.RdpAccountant(list(ORDERS))
-    for mechanism, count in turns:
-        if not count:
-            continue
-        step = dp_accounting.GaussianDpEvent(mechanism.noise)
-        if mechanism.rate < 1:
-            step = dp_accounting.PoissonSampledDpEvent(mechanism.rate, step)
-        accountant.compose(step, count * mechanism.steps)
-    return float(accountant.get_epsilon(delta)) if any(n for _, n in turns) else 0.0
+    step = dp_accounting.GaussianDpEvent(mechanism.noise)
+    if mechanism.rate < 1:
+        step = dp_accounting.PoissonSampledDpEvent(mechanism.rate, step)
+    accountant.compose(step, steps)
+    return [float(value) for value in accountant.rdp]
 
 
 def calibrated(target: float, delta: float, like: Mechanism, turns: int) -> Mechanism:

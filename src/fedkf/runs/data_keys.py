@@ -19,6 +19,9 @@ Length = Annotated[int, Field(ge=1, le=10**5)]
 """Of something that is held in memory, such as a side of an image or a layer."""
 Processors = Annotated[int, Field(ge=1, le=1024)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
+"""What the arithmetic of accounts is good for; nobody needs more or is served by less."""
+Noise = Annotated[float, Field(ge=LEAST_NOISE, le=MOST_NOISE)]
 TASKS = ("classification", "binary", "regression", "survival")
 Columns = Annotated[list[str], Field(max_length=10**5)]
 Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from fedkf.core.errors import UserError
 from fedkf.core.extras import check_installed
-from fedkf.runs.data_keys import Count, Positive, Section
+from fedkf.runs.data_keys import Count, Noise, Positive, Section
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,7 +49,7 @@ class PrivacySettings(Section):
         1e-5, description="δ, below one divided by any client's number of samples"
     )
     clip: Positive = Field(1.0, description="length that each sample's gradient is clipped to")
-    noise: Positive | None = Field(
+    noise: Noise | None = Field(
         None, description="σ, the noise's deviation in times of clip; none means by epsilon"
     )
     turns: Count | None = Field(
