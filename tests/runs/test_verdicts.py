@@ -15,6 +15,7 @@ from fedkf.runs.verdicts import (
     advice,
     judge,
     overall,
+    sign_test,
     told,
     verdict_of,
 )
@@ -84,6 +85,42 @@ def test_a_site_with_few_tests_is_told_nothing() -> None:
     found = judge([Judged(few.name, 3, few.values, few.draws)])
     assert found[0].verdict == "untested"
     assert advice(found, Gain()) == "No site has test samples enough to tell."
+
+
+def counted(alone: list[int], shared: list[int]) -> Judged:
+    """A site whose right answers are known; every draw of all-or-nothing answers is the same."""
+    answers = {ALONE: alone, AVERAGED: shared, SHARED: shared, PERSONAL: shared}
+    hits = {way: np.array(given, bool) for way, given in answers.items()}
+    places = np.random.default_rng(0).integers(len(alone), size=(200, len(alone)))
+    values = {way: float(own.mean()) for way, own in hits.items()}
+    draws = {way: own[places].mean(1) for way, own in hits.items()}
+    return Judged("north", len(alone), values, draws, hits)
+
+
+def test_five_answers_that_all_turned_are_no_certainty() -> None:
+    site = counted([0] * 5, [1] * 5)
+    assert site.gain(SHARED).chance == pytest.approx(2 / 2**5)
+    assert overall([site], SHARED, ALONE).chance == pytest.approx(2 / 2**5)
+    assert judge([site])[0].verdict == "open"
+    assert overall([site, site], SHARED, ALONE).chance == pytest.approx(2 / 2**10)
+    assert judge([counted([0] * 10, [1] * 10)])[0].verdict == "shared"
+
+
+def test_right_answers_are_counted_where_the_ways_differ() -> None:
+    # Of 20 samples 6 were gained and 1 was lost: 2 (1 + 7) / 2⁷.
+    site = counted([0] * 6 + [1] * 14, [1] * 6 + [0] + [1] * 13)
+    assert site.gain(SHARED).chance == pytest.approx(16 / 128)
+    assert site.gain(SHARED, SHARED).chance == pytest.approx(1.0)
+    assert sign_test(0, 0) == pytest.approx(1.0)
+    # Two standard errors: 0.0455 by the normal distribution, 0.0466 with its correction.
+    assert sign_test(5100, 4900) == pytest.approx(0.0466, abs=2e-4)
+
+
+def test_draws_that_all_agree_say_no_more_than_their_samples_could() -> None:
+    values = {ALONE: 0.0, AVERAGED: 1.0, SHARED: 1.0, PERSONAL: 1.0}
+    draws = {way: np.full(200, value) for way, value in values.items()}
+    assert Judged("few", 9, values, draws).gain(SHARED).value is None
+    assert Judged("more", 10, values, draws).gain(SHARED).chance == pytest.approx(2 / 2**10)
 
 
 def test_many_looks_find_something_by_chance_which_is_not_told() -> None:

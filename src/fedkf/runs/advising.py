@@ -27,7 +27,7 @@ from fedkf.runs.judging import judgement_of
 from fedkf.runs.personal import ClientModels, client_models
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import load_source, settle
-from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, Draws, Judged
+from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, Draws, Hits, Judged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -146,6 +146,7 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
     places = torch.from_numpy(random.integers(max(1, tested), size=(DRAWS, tested)))
     values: dict[str, float | None] = {}
     draws: dict[str, Draws] = {}
+    hits: dict[str, Hits] = {}
     for way, (run, readout) in READOUTS.items():
         if not tested:
             values[way], draws[way] = None, np.full(DRAWS, np.nan)
@@ -155,7 +156,9 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
         measure = Measure(own, metric, outputs(model, data.test_images), targets)
         values[way] = measure(torch.arange(tested))
         draws[way] = measure.drawn(places)
-    return Judged(first.data.names[id], tested, values, draws)
+        if metric.name == ACCURACY:
+            hits[way] = measure.hits().numpy()
+    return Judged(first.data.names[id], tested, values, draws, hits)
 
 
 @dataclass(frozen=True)
@@ -176,10 +179,13 @@ class Measure:
         counted = tally(answers, targets, task.objective, wanted, task.classes)
         return value(self.metric, {name: tensor.numpy() for name, tensor in counted.items()})
 
+    def hits(self) -> Tensor:
+        """Which of the samples it has right."""
+        return right(self.answers, self.targets, self.of.assembly.task.objective).bool()
+
     def drawn(self, places: Tensor) -> Draws:
         """The metric of each draw, NaN where it has none."""
         if self.metric.name == ACCURACY:
-            hits = right(self.answers, self.targets, self.of.assembly.task.objective).double()
-            return np.asarray(hits[places].mean(1))
+            return np.asarray(self.hits().double()[places].mean(1))
         found = (self(row) for row in places)
         return np.array([np.nan if number is None else number for number in found])

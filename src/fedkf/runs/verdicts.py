@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from fedkf.runs.statistics import CHANCE, CONFIDENCE
 
 Draws = NDArray[np.float64]
+Hits = NDArray[np.bool_]
 Interval = tuple[float, float]
 
 ALONE, AVERAGED, SHARED, PERSONAL = "alone", "fedavg", "shared", "personal"
-FEWEST = 5
-"""With fewer test samples a site is told nothing."""
+FEWEST, FEWEST_DRAWN = 5, 10
+"""With fewer test samples a site is told nothing; the second where right answers are not counted,
+but draws alone say how much is chance."""
 FALSE = 1 - CONFIDENCE
 """The share of told differences that may be chance."""
 NAMED = 4
@@ -60,15 +62,46 @@ class Judged:
     tested: int
     values: Mapping[str, float | None]
     draws: Mapping[str, Draws] = field(repr=False)
+    hits: Mapping[str, Hits] = field(default_factory=dict, repr=False)
+    """Which samples every way has right, where the metric counts these."""
 
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
-        if after is None or before is None or self.tested < FEWEST:
+        fewest = FEWEST if self.hits else FEWEST_DRAWN
+        if after is None or before is None or self.tested < fewest:
             return Gain()
         sign = 1 if higher_is_better else -1
         drawn = sign * (self.draws[way] - self.draws[over])
         found = sign * (after - before)
-        return Gain(found, bounds(drawn), chance_of(found, drawn))
+        return Gain(found, bounds(drawn), chance([self], way, over, (found, drawn)))
+
+
+def chance(sites: Sequence[Judged], way: str, over: str, about: tuple[float, Draws]) -> float:
+    """How often as much would be seen without a difference; `about` is what was found and drawn.
+
+    Right answers are counted. Of other metrics draws tell, and where all draws agree they cannot
+    tell more than if every sample had spoken for the same way.
+    """
+    if all(site.hits for site in sites):
+        one = np.concatenate([site.hits[over] for site in sites])
+        two = np.concatenate([site.hits[way] for site in sites])
+        return sign_test(int((two & ~one).sum()), int((one & ~two).sum()))
+    return max(chance_of(*about), sign_test(sum(site.tested for site in sites), 0))
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Two-sided and exact: of samples that one way alone has right (McNemar's test).
+
+    >>> round(sign_test(5, 0), 4), round(sign_test(3, 3), 4)
+    (0.0625, 1.0)
+    """
+    count, few = wins + losses, min(wins, losses)
+    rows = (
+        math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+        for k in range(few + 1)
+    )
+    tail = math.fsum(math.exp(row - count * math.log(2)) for row in rows)
+    return min(1.0, 2 * tail)
 
 
 def bounds(draws: Draws) -> Interval | None:
@@ -82,7 +115,7 @@ def bounds(draws: Draws) -> Interval | None:
 
 
 def chance_of(found: float, drawn: Draws) -> float:
-    """Two-sided, from the spread of the draws as of a normal distribution.
+    """Two-sided, from the spread of the draws as of a normal distribution; 0 if there is none.
 
     >>> round(chance_of(1.96, np.array([-1.0, 1.0])), 3)
     0.166
@@ -175,7 +208,7 @@ def overall(sites: Sequence[Judged], way: str, over: str, higher_is_better: bool
     drawn = np.stack([s.draws[way] - s.draws[over] for s in known])
     drawn = np.where(np.isfinite(drawn), drawn, np.array(apart)[:, None])
     mean, draws = sign * float(weights @ apart), sign * (weights @ drawn)
-    return Gain(mean, bounds(draws), chance_of(mean, draws))
+    return Gain(mean, bounds(draws), chance(known, way, over, (mean, draws)))
 
 
 # -- in words --------------------------------------------------------------------------------------
