@@ -15,7 +15,9 @@ import fedkf
 from fedkf import algorithms
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
+from fedkf.runs.config import resolve
 from fedkf.runs.privacy import check_algorithm
+from fedkf.runs.setup import load_source, make_data, settle
 
 
 def with_keys(settings: Settings, **sections: dict[str, Any]) -> Settings:
@@ -161,6 +163,29 @@ def test_a_scale_that_the_samples_agree_on_is_refused(private: Settings, tmp_pat
         fedkf.run(settings)
     settings["data"] = {**about, "mean": [30.0, 3.0], "std": [17.0, 2.0]}
     assert fedkf.run(settings, rounds=1).history[0]["privacy"]["clients"]
+
+
+def test_no_sample_is_filled_with_what_others_measured(tmp_path: Path) -> None:
+    """One row of a site changes; what is made of every other row stays as it was."""
+
+    def inputs(first: str, **privacy: float) -> Any:
+        rows = [f"{first},1,a", ",2,b", *(f"{k},{k % 7},{'ab'[k % 2]}" for k in range(20))]
+        (tmp_path / "table.csv").write_text("\n".join(["x,z,y", *rows]))
+        about = {"source": "table", "path": str(tmp_path / "table.csv"), "target": "y"}
+        given = {"mean": [30.0, 3.0], "std": [10.0, 2.0], "scaling": "none", "missing": "mean"}
+        one = {"partition": "iid", "clients": 1, "train_fraction": 1.0}
+        keys = {"data": {**about, **given, **one}, "model": {"name": "mlp"}, "privacy": privacy}
+        config = resolve(keys, {"algorithm.name": "fedavg"})
+        source = load_source(config)
+        data = make_data(settle(config, source), source)
+        assert data.places is not None
+        return data.images[np.argsort(data.places[0]).tolist()]
+
+    one, other = inputs("5", epsilon=8.0), inputs("5000", epsilon=8.0)
+    assert not one[0].equal(other[0])
+    assert one[1:].equal(other[1:])
+    assert one[1].tolist() == [0.0, -0.5]  # the public mean, where nothing was measured
+    assert not inputs("5")[1:].equal(inputs("5000")[1:])  # as ever, where nobody minds
 
 
 def test_unsteady_has_what_is_refused() -> None:

@@ -146,6 +146,8 @@ class Preparation:
     """`site`: by each client's own mean and deviation, rather than by `mean` and `std`."""
     by_unit: bool = False
     """Whether clients are to know which samples are of one unit."""
+    private: bool = False
+    """Whether no sample may tell of another: missing values become the `mean` that is given."""
 
 
 def federate(
@@ -234,9 +236,10 @@ def own_moments(
 ) -> list[tuple[list[float], list[float] | None]]:
     """By what each client fills and scales its own samples, if by statistics of its own.
 
-    Missing values are filled with them also where nothing is scaled, as nothing else is known.
+    Missing values are filled with them also where nothing is scaled, as nothing else is known;
+    under privacy the given mean is, since a client's own would carry every sample into others.
     """
-    if not source.measured or prepare.scaling == "federated":
+    if not source.measured or prepare.scaling == "federated" or prepare.private:
         return []
     if prepare.scaling == "none" and not np.isnan(source.inputs).any():
         return []

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
-    from fedkf.runs.data_keys import Data
-
 
 @dataclass(frozen=True)
 class Objects:
@@ -202,7 +200,7 @@ def make_data(config: Config, source: Source) -> FederatedData:
     settings = config.data
     parts = divide(settings, source)
     names = source.owner_names if settings.partition == "natural" else ()
-    return federate(source, parts, preparation(settings, source), Streams(settings.seed), names)
+    return federate(source, parts, preparation(config, source), Streams(settings.seed), names)
 
 
 def make_holdout(config: Config, source: Source | None) -> FederatedData | None:
@@ -210,12 +208,13 @@ def make_holdout(config: Config, source: Source | None) -> FederatedData | None:
     if source is None:
         return None
     settings = config.data
-    prepare, streams = preparation(settings, source), Streams(settings.seed)
+    prepare, streams = preparation(config, source), Streams(settings.seed)
     return federate_holdout(source, prepare, streams, settings.clients)
 
 
-def preparation(settings: Data, source: Source) -> Preparation:
-    """What settled settings do to a source's samples."""
+def preparation(config: Config, source: Source) -> Preparation:
+    """What a settled configuration does to a source's samples."""
+    settings = config.data
     assert settings.mean is not None
     assert settings.std is not None
     return Preparation(
@@ -228,6 +227,7 @@ def preparation(settings: Data, source: Source) -> Preparation:
         settings.split or "random",
         settings.scaling or "none",
         protects_units(settings, source),
+        config.privacy.on,
     )
 
 
