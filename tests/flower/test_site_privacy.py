@@ -114,6 +114,22 @@ def test_whatever_a_coordinator_says_the_site_refuses_what_is_not_private(
         Host(folder, Invitation(sent, "0123abcd"))
 
 
+def test_an_invitation_asks_for_no_counts_of_cells(
+    make: Make, folder: SiteFolder, settings: Settings
+) -> None:
+    sent = outgoing(resolve(settings, {"data.class_names": ["0", "1", "2"], **PRIVATE}))
+    for key, value in {"missing": "drop", "missing_values": ["M"]}.items():
+        asked = {**sent, "data": {**sent["data"], key: value}}
+        with pytest.raises(SiteRefusal, match=r"under privacy data\.missing.* is refused"):
+            Host(folder, Invitation(asked, "0123abcd"))
+    text = (folder / "site.yaml").read_text()
+    (folder / "site.yaml").write_text(text.replace("source: npz", "source: table"))
+    with pytest.raises(SiteRefusal, match=r"a table without data\.categories is refused"):
+        make()
+    with pytest.raises(SiteRefusal, match=r"a table without data\.indicators is refused"):
+        make(data__categories={})
+
+
 def test_limits_are_of_one_experiment_or_of_all(tmp_path: Path) -> None:
     accounts, mechanism = SiteAccounts(tmp_path / FILE), Mechanism(4.0, 1.0, 2)
     accounts.charge("a", mechanism, [])

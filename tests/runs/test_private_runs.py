@@ -131,6 +131,8 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         ("data.class_weights", "balanced", "data.class_weights is refused"),
         ("data.task", "survival", "data.task survival is refused: its loss is not a sum"),
         ("data.scaling", "site", "data.scaling site is refused"),
+        ("data.missing", "drop", "data.missing drop is refused: the number of rows left"),
+        ("data.missing_values", "[M]", "data.missing_values is refused"),
         ("evaluation.personal", "finetune", "evaluation.personal is refused"),
         ("model.name", "conftest:Unsteady", "(BatchNorm2d) is refused: it mixes samples"),
     ],
@@ -158,11 +160,29 @@ def test_a_scale_that_the_samples_agree_on_is_refused(private: Settings, tmp_pat
     rows = "\n".join(f"{k},{k % 7},{'ab'[k % 2]}" for k in range(60))
     (tmp_path / "table.csv").write_text(f"x,z,y\n{rows}\n")
     about = {"source": "table", "path": str(tmp_path / "table.csv"), "target": "y", "clients": 2}
+    about |= {"categories": {}, "indicators": []}
     settings = {**private, "data": about, "model": {"name": "mlp"}, "algorithm": {"name": "fedavg"}}
     with pytest.raises(UserError, match=r"data\.scaling federated is refused.*public knowledge"):
         fedkf.run(settings)
     settings["data"] = {**about, "mean": [30.0, 3.0], "std": [17.0, 2.0]}
     assert fedkf.run(settings, rounds=1).history[0]["privacy"]["clients"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, r"a table without data\.categories is refused"),
+        ({"categories": {}, "categorical": ["z"]}, r"without data\.categories is refused"),
+        ({"categories": {}}, r"a table without data\.indicators is refused"),
+    ],
+)
+def test_what_a_table_is_made_of_is_given_rather_than_found(
+    private: Settings, given: dict[str, Any], sentence: str
+) -> None:
+    """It is said before anything is read: there is no such file."""
+    about = {"source": "table", "path": "nowhere.csv", "target": "y", **given}
+    with pytest.raises(UserError, match=sentence):
+        fedkf.run({**private, "data": about, "algorithm": {"name": "fedavg"}})
 
 
 def test_no_sample_is_filled_with_what_others_measured(tmp_path: Path) -> None:
@@ -173,7 +193,7 @@ def test_no_sample_is_filled_with_what_others_measured(tmp_path: Path) -> None:
         (tmp_path / "table.csv").write_text("\n".join(["x,z,y", *rows]))
         about = {"source": "table", "path": str(tmp_path / "table.csv"), "target": "y"}
         given = {"mean": [30.0, 3.0], "std": [10.0, 2.0], "scaling": "none", "missing": "mean"}
-        one = {"partition": "iid", "clients": 1, "train_fraction": 1.0}
+        one = {"partition": "iid", "clients": 1, "train_fraction": 1.0, "categories": {}}
         keys = {"data": {**about, **given, **one}, "model": {"name": "mlp"}, "privacy": privacy}
         config = resolve(keys, {"algorithm.name": "fedavg"})
         source = load_source(config)

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from fedkf.core.errors import UserError
 from fedkf.core.extras import check_installed
+from fedkf.data.reading import MISSING_VALUES
 from fedkf.runs.data_keys import Count, Noise, Positive, Section
 
 if TYPE_CHECKING:
@@ -95,8 +96,32 @@ def check_private(config: Config, kind: type[Algorithm]) -> None:
         raise refused(f"data.task {settings.task}", "its loss is not a sum over samples")
     if settings.scaling == "site":
         raise refused("data.scaling site", "it scales samples by each other; give mean and std")
+    check_reading(settings)
     if config.evaluation.personal != "none":
         raise refused("evaluation.personal", "personal models learn from samples without noise")
+
+
+def check_reading(settings: Data) -> None:
+    """Refuse ways to read a table that count cells, or take from them what inputs there are.
+
+    Whether the cells have anything of the kind is not looked at: the answer would tell of them.
+    """
+    if settings.missing == "drop":
+        raise refused("data.missing drop", "the number of rows left would tell what they lack")
+    if list(settings.missing_values) != list(MISSING_VALUES):
+        raise refused("data.missing_values", "how rows fare with cells of choice tells of them")
+    if settings.source != "table":
+        return
+    if settings.categories is None or not settings.categories.keys() >= set(settings.categorical):
+        raise refused(
+            "a table without data.categories",
+            "they would be taken from its cells; give those of every categorical column, or {}",
+        )
+    if settings.missing == "indicator" and settings.indicators is None:
+        raise refused(
+            "a table without data.indicators",
+            "they would tell where anything is missing; name columns, or give []",
+        )
 
 
 def check_algorithm(name: str, kind: type[Algorithm]) -> None:
