@@ -85,7 +85,17 @@ def test_of_two_classes_only_the_second_has_scores_and_they_are_those_of_one_log
 def test_even_a_model_that_is_hardly_trained_or_always_sure_has_its_order() -> None:
     odds = torch.tensor([-0.02, -0.01, 0.01, 0.02, -12.0, -9.0, 9.0, 12.0])
     assert len(set(bins(odds).tolist())) == len(odds)
-    assert bins(torch.tensor([-1e9, 0.0, 1e9, torch.nan])).tolist() == [0, 256, 511, 256]
+    assert bins(torch.tensor([-1e9, 0.0, 1e9, torch.nan])).tolist() == [0, 384, 767, 384]
+
+
+def test_a_model_that_is_sure_beyond_any_probability_has_its_order_too() -> None:
+    random = np.random.default_rng(5)
+    labels = random.integers(2, size=300)
+    z = torch.from_numpy(20 + 35 * random.random(300) * (0.5 + labels / 2))
+    found = tally(z[:, None], torch.from_numpy(labels), Binary(), ("scores",), 2)["scores"].numpy()
+    resolution = formulas.auroc_resolution(found)
+    assert resolution < 0.01
+    assert abs(formulas.auroc(found) - reference.roc_auc_score(labels, z)) <= resolution
 
 
 def test_a_confusion_by_hand() -> None:

@@ -14,8 +14,9 @@ import torch
 from conftest import Outcome, Settings
 
 import fedkf
+from fedkf.cli.evaluate import show_resolution
 from fedkf.core.errors import UserError
-from fedkf.runs.evaluation import calibration
+from fedkf.runs.evaluation import calibration, evaluate
 from fedkf.runs.mixtures import mixtures, worst_mixture
 
 CLI = Callable[..., Outcome]
@@ -36,6 +37,24 @@ def test_evaluate_agrees_with_the_last_round(cli: CLI, run: Path) -> None:
         confusion = np.array(found["confusion"])
         assert confusion.trace() / confusion.sum() == pytest.approx(found["amp"])
         assert [c["tested"] for c in found["classes"]] == confusion.sum(1).tolist()
+
+
+def test_an_auroc_of_scores_that_tie_is_told_to_be_rough(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x, y = torch.arange(40.0)[:, None], torch.arange(40) // 20
+
+    class Steep(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([-x, x], 1)
+
+    fine, rough = (("fine", x - 20, y), ("rough", torch.zeros_like(x), y))
+    clients = evaluate(Steep(), [fine, rough], ["a", "b"])["clients"]
+    assert "resolution" not in clients[0]
+    assert clients[1]["resolution"] == {"auroc": 0.5}
+    show_resolution(clients)
+    assert "1 of 2 sites is rough" in (text := capsys.readouterr().out)
+    assert "at rough it may be off by 50.0 points" in text
 
 
 def test_an_exported_model_gives_the_same_answers_in_a_fresh_interpreter(

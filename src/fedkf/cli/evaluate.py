@@ -61,6 +61,7 @@ def show_evaluation(result: dict[str, Any]) -> None:
         for c in result["holdout"]:
             held.add_row(c["name"], str(c["tested"]), *cells(shown, c))
         out.print(held)
+    show_resolution([*result["clients"], *result.get("holdout", [])])
     groups = {c: {result["readout"]: s} for c, s in result.get("groups", {}).items()}
     for made in group_tables(groups):
         out.print(made)
@@ -103,6 +104,17 @@ def cells(metrics: Sequence[SiteMetric], client: dict[str, Any]) -> list[str]:
     ends = client.get("intervals", {}).get(first.name)
     rest = [metric.show(known.get(metric.name)) for metric in metrics[1:]]
     return [spanned(first, known.get(first.name), ends), *rest]
+
+
+def show_resolution(clients: Sequence[dict[str, Any]]) -> None:
+    """Where scores of both kinds are so near each other that the AUROC is a rough one."""
+    rough = {c["name"]: c["resolution"]["auroc"] for c in clients if "resolution" in c}
+    if rough:
+        worst = max(rough, key=lambda name: rough[name])
+        show(
+            f"note: the AUROC of {len(rough)} of {len(clients)} sites is rough, as many samples "
+            f"have the same score: at {worst} it may be off by {percent(rough[worst])} points"
+        )
 
 
 def show_classes(result: dict[str, Any]) -> None:

@@ -29,11 +29,14 @@ Numbers = NDArray[np.float64]
 Statistic = NDArray[Any]
 Formula = Callable[[Statistic], Numbers]
 
-BINS = 512
-"""Of log odds. They are finest at even odds, 0.0017 of probability wide, and widen outwards: at a
-probability of 1 or 99 % they are 0.07 wide in log odds, 7 % of the smaller probability."""
-REACH = 16.0
-"""Log odds beyond this are in the last bin."""
+BINS = 768
+"""Of log odds. They are finest at even odds, 0.0016 of probability wide, and widen outwards: at a
+probability of 1 or 99 % they are 0.06 wide in log odds, 6 % of the smaller probability."""
+REACH = 64.0
+"""Log odds beyond this are in the last bin. Models that have learnt their samples by heart are sure
+far beyond what a probability can show, and still have an order."""
+COARSE = 0.01
+"""An AUROC whose bins leave more than this open is told as such."""
 KNEE = 0.5
 """Log odds from which on bins widen."""
 SURE = 15

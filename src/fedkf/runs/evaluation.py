@@ -12,6 +12,7 @@ from fedkf.core.evaluation import outputs, right
 from fedkf.core.objective import Classification, Objective
 from fedkf.core.tally import tally
 from fedkf.metrics import PAPER
+from fedkf.metrics.formulas import COARSE, auroc_resolution
 from fedkf.metrics.intervals import interval
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, Judgement, judgement, summary_of, value
 
@@ -68,6 +69,7 @@ def client_row(
     statistics = {key: tensor.numpy() for key, tensor in said.items()}
     statistics["counts"] = np.array([len(y), int(hits.sum())])
     random = np.random.default_rng(number)
+    off = float(auroc_resolution(statistics["scores"])) if "scores" in statistics else 0.0
     return {
         "name": name,
         "tested": len(y),
@@ -75,6 +77,7 @@ def client_row(
         **({"confusion": taken_for(aim.logits(made), y, classes)} if aim.labelled() else {}),
         "metrics": {m.name: value(m, statistics) for m in judged.scalars},
         "intervals": {m.name: interval(m, statistics, random)[0] for m in judged.scalars},
+        **({"resolution": {"auroc": off}} if off > COARSE else {}),
     }
 
 
