@@ -104,6 +104,16 @@ def test_all_its_samples_test_and_are_scaled_by_what_the_others_agreed(tables: P
     assert level == pytest.approx((20.5 - mean[0]) / std[0], abs=0.05)
 
 
+def test_a_limit_takes_the_same_samples_with_the_site_and_without(tables: Path) -> None:
+    limit = {"limit": 10}
+    held = load_samples(parse(settings(tables / "all.csv", holdout="south", **limit)))
+    without = load_samples(parse(settings(tables / "three.csv", **limit)))
+    assert np.array_equal(held.source.inputs, without.source.inputs)
+    assert held.source.labels.tolist().count(0) == 10
+    assert held.holdout is not None
+    assert len(held.holdout.labels) == 20
+
+
 def test_where_the_source_says_what_tests_only_that_does() -> None:
     tested = np.array([True, False, False, True, False, False])
     owners = np.array([0, 0, 0, 1, 1, 1])

@@ -124,27 +124,37 @@ def prepare_proxy(
 def participants(
     config: Config, say: Say = lambda text: None, given: Source | None = None
 ) -> tuple[Source, Source | None]:
-    """The samples of those who take part, and of the sites that `data.holdout` names."""
+    """The samples of those who take part, and of the sites that `data.holdout` names.
+
+    `data.limit` is for each of the two by itself: which samples take part must not hang on a site
+    that does not.
+    """
     source, names = whole_source(config, say, given), config.data.holdout
     if names is None:
-        return source, None
-    return held_out(source, listed(names))
+        return limited(config, source), None
+    rest, held = held_out(source, listed(names))
+    return limited(config, rest), limited(config, held)
 
 
 def whole_source(
     config: Config, say: Say = lambda text: None, given: Source | None = None
 ) -> Source:
-    """The samples that a configuration names, or those given, with its class names and limit."""
+    """The samples that a configuration names, or those given, with its class names."""
     settings = config.data
     if given is not None:
         source = named(given, settings.class_names)
     else:
         source = sources.read(settings.source, settings.path, reading_of(settings), say)
-    source = replace(source, index=np.arange(len(source.labels)))
-    if settings.limit is not None:
-        random = Streams(settings.seed).numpy_generator("limit")
-        source = limit_per_class(source, settings.limit, random)
-    return source
+    return replace(source, index=np.arange(len(source.labels)))
+
+
+def limited(config: Config, source: Source) -> Source:
+    """As many samples of each class as `data.limit` allows."""
+    settings = config.data
+    if settings.limit is None:
+        return source
+    random = Streams(settings.seed).numpy_generator("limit")
+    return limit_per_class(source, settings.limit, random)
 
 
 def settle(config: Config, source: Source) -> Config:
