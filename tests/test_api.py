@@ -126,3 +126,14 @@ def test_what_cannot_be_meant_is_told(
 ) -> None:
     with pytest.raises(fedkf.UserError, match=sentence):
         fedkf.run(settings, **arguments)
+
+
+@pytest.mark.parametrize("key", ["noise", "clip"])
+def test_what_privacy_has_too_is_never_taken_for_something_else(key: str) -> None:
+    with pytest.raises(fedkf.UserError, match=rf"{key} is in several sections; .*privacy="):
+        fedkf.run("digits", algorithm="fedavg", rounds=1, **{key: 1})
+
+
+def test_a_hyperparameter_is_given_once() -> None:
+    with pytest.raises(fedkf.UserError, match=r"algorithm\.gamma is given as a keyword and by"):
+        fedkf.run("digits", algorithm=fedkf.FedKF(gamma=0.3), gamma=0.4, rounds=1)

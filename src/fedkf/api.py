@@ -77,9 +77,12 @@ def run(
     stand_in = from_unlabelled(proxy) if unlabelled else None
     if callable(overrides.get("task")):
         overrides["task"] = task_name(overrides["task"])
+    settings, chosen_as = dotted(overrides, kind), chosen_keys(algorithm)
+    if twice := sorted(settings.keys() & chosen_as.keys()):
+        raise UserError(f"{twice[0]} is given as a keyword and by the algorithm; give it once")
     flat = {
-        **dotted(overrides, kind),
-        **chosen_keys(algorithm),
+        **settings,
+        **chosen_as,
         **object_keys(model, generator),
         **({"data.clients": clients} if isinstance(clients, int) else {}),
         **python_source(own_data),
@@ -87,6 +90,8 @@ def run(
     }
     resolved = configuration.resolve(content, flat, kind)
     source = given_source(clients, dataset, resolved.data.task) if own_data else None
+    if source is not None and resolved.data.groups:
+        raise UserError("data.groups names columns, which datasets of a program do not have")
     folder = out if out is not None else resolved.output.dir
     own = kind.create(resolved.algorithm.model_dump(exclude={"name"}))
     make, generate = (made if callable(made) else None for made in (model, generator))
@@ -220,17 +225,21 @@ def chosen_keys(algorithm: str | Algorithm) -> dict[str, Any]:
 
 
 def full_key(key: str, algorithm: type[Algorithm]) -> str:
-    """`rounds` → `federation.rounds`; where several sections have a key, federation's is meant."""
+    """`rounds` → `federation.rounds`; where several sections have a key, federation's is meant.
+
+    But for privacy's: a run must not be less private than its caller thinks, so that these are
+    ambiguous, unless the algorithm itself has a hyperparameter of that name.
+    """
     if "." in key or key == "fidelity":
         return key
     if key in Config.model_fields:
         raise UserError(f"{key} is a section; write {key}={{…}} with its keys")
     valid = configuration.all_keys() + [f"algorithm.{name}" for name in algorithm.options()]
     matches = [full for full in valid if full.endswith(f".{key}")]
-    if f"federation.{key}" in matches:
-        return f"federation.{key}"
-    if len(matches) > 1:  # what makes a run private is said in full
+    if f"algorithm.{key}" in matches:
         matches = [full for full in matches if not full.startswith("privacy.")]
+    if f"federation.{key}" in matches and f"privacy.{key}" not in matches:
+        return f"federation.{key}"
     if len(matches) > 1:
         sections = " or ".join(f"{full.split('.')[0]}={{{key!r}: …}}" for full in matches)
         raise UserError(f"{key} is in several sections; write {sections}")

@@ -53,7 +53,7 @@ def test_clipping_bounds_each_step(settings: Settings) -> None:
     common |= {"lr": 0.5, "data.clients": 1, "data.partition": "iid", "fraction": 1.0}
     free = fedkf.run(settings, **common).rounds[0].losses["drift"]
     assert free > 0.005
-    clipped = fedkf.run(settings, clip=0.01, **common).rounds[0].losses["drift"]
+    clipped = fedkf.run(settings, federation={"clip": 0.01}, **common).rounds[0].losses["drift"]
     assert clipped == pytest.approx(0.5 * 0.01, rel=1e-3)
 
 

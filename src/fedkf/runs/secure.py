@@ -24,7 +24,8 @@ def check_secure(config: Config, kind: type[Algorithm]) -> None:
         fit = [name for name in algorithms.names() if algorithms.get(name).takes_sums()]
         raise UserError(
             f"transport.secure is true, but {config.algorithm.name} needs single uploads on the "
-            f"server; sums are enough for {', '.join(fit)}"
+            f"server; sums are enough for {', '.join(fit)}, and for a class of your own that says "
+            "sums_only: ClassVar[bool] = True"
         )
     single = {
         f"federation.defence is {federation.defence!r}": federation.defence not in ("norm", "none"),
