@@ -60,7 +60,12 @@ def test_clipping_bounds_each_step(settings: Settings) -> None:
 def test_a_run_with_adam_and_a_schedule_is_resumed_to_the_same_bytes(
     settings: Settings, tmp_path: Path
 ) -> None:
-    how: dict[str, Any] = {"optimizer": "adam", "schedule": "cosine", "clip": 1.0, "lr": 0.01}
+    how: dict[str, Any] = {
+        "optimizer": "adam",
+        "schedule": "cosine",
+        "federation.clip": 1.0,
+        "lr": 0.01,
+    }
     fedkf.run(settings, out=tmp_path / "a", **how)
     fedkf.run(settings, out=tmp_path / "b", on_round=lambda r: r["round"] != 1, **how)
     fedkf.run(settings, out=tmp_path / "b", resume=True, **how)
