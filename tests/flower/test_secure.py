@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import fedkf.flower
-from fedkf.core.client import Call
+from fedkf.core.client import Call, StepFailed
 from fedkf.core.errors import UserError
 from fedkf.core.payload import HIDING, Payload
 from fedkf.flower.coordinator import Coordinator
@@ -24,6 +24,9 @@ from fedkf.flower.handshake import Invitation
 from fedkf.flower.settings import SiteRefusal, outgoing
 from fedkf.flower.site import Host, SiteFolder
 from fedkf.runs.config import resolve
+from fedkf.secure import wire
+from fedkf.secure.protocol import SEALED, Roster, sealed_shares
+from fedkf.secure.secrets import RoundSecrets
 
 SECURE = {"transport.secure": True}
 SITES = 4
@@ -143,12 +146,81 @@ def test_its_keys_are_its_own_and_its_private_state_is_its_owners(
     assert kept.stat().st_mode & 0o077 == 0
 
 
+class Round:
+    """A site, as client 4, in a round with three others, whose server asks what it likes."""
+
+    def __init__(self, make: Callable[..., Host]) -> None:
+        self.make = make
+        self.weights = self.host().assembly.task.initial_weights
+        hello = Payload().add("roster", {"asked": 4}, "public_keys")
+        keys = self.host().perform(Call("secure_keys", 4, 1, None, "1.1"), hello, []).upload
+        assert keys is not None
+        self.others = {k: RoundSecrets(bytes([k]) * 32) for k in (5, 6, 7)}
+        public = [wire.content(keys["keys"]["public"]), *(s.public() for s in self.others.values())]
+        self.roster = Roster((4, 5, 6, 7), tuple(public), 4, 3)
+
+    def host(self) -> Host:
+        return self.make({**SECURE, "algorithm.name": "fedavg"})
+
+    def message(self, ids: Sequence[int] = (4, 5, 6, 7), **marks: Sequence[int]) -> Payload:
+        keys = torch.stack([wire.tensor(self.roster.key(k)) for k in ids])
+        values: dict[str, Any] = {"asked": 4, "clients": 4, "ids": torch.tensor(ids), "keys": keys}
+        flags = {name: torch.tensor(marked, dtype=torch.uint8) for name, marked in marks.items()}
+        return Payload(weights=self.weights).add("roster", {**values, **flags}, "public_keys")
+
+    def ask(self, step: str, down: Payload) -> Payload:
+        """Always from the state that it had before any answer, in a process of its own."""
+        upload = self.host().perform(Call(step, 4, 1, "1.1", "1.9"), down, ["1.1"]).upload
+        assert upload is not None
+        return upload
+
+
+def test_an_upload_is_asked_for_in_one_way_only(make: Callable[..., Host], tmp_path: Path) -> None:
+    """Counted by T1 and not counted: under the same masks the difference would be its model."""
+    site = Round(make)
+    counted, left_out = (
+        site.message(present=[1] * 4, since=[0] * 4, counted=[k, 1, 1, 1]) for k in (1, 0)
+    )
+    first = site.ask("secure_update", counted)["masked"]["vector"]
+    assert torch.equal(first, site.ask("secure_update", counted)["masked"]["vector"])
+    with pytest.raises(StepFailed, match="it has answered another secure_update with this round's"):
+        site.ask("secure_update", left_out)
+    for record in (tmp_path / "site" / "state").rglob("*.answered"):
+        record.unlink()
+    second = site.ask("secure_update", left_out)["masked"]["vector"]
+    assert float((first - second).double().abs().mean()) > 2.0**60  # the masks are others, too
+
+
+def test_shares_are_given_for_one_roster_and_one_sum_only(make: Callable[..., Host]) -> None:
+    """Own masks of a client for one sum and its key for another would bare it."""
+    site = Round(make)
+    site.ask("secure_shares", site.message())
+    with pytest.raises(StepFailed, match="it has answered another secure_shares"):
+        site.ask("secure_shares", site.message((7, 6, 5, 4)))
+    table = torch.zeros((4, 4, SEALED), dtype=torch.uint8)
+    for row, (k, secrets) in enumerate(site.others.items(), 1):
+        table[row] = wire.rows(sealed_shares(k, secrets, site.roster), site.roster)
+    everybody, without = (
+        site.message(present=[1] * 4, summed=[1, 1, 1, k]).add(
+            "sealed", {"shares": table, "changes": 1}, "sealed_shares"
+        )
+        for k in (1, 0)
+    )
+    for _ in range(2):
+        site.ask("secure_unmask", everybody)
+    with pytest.raises(StepFailed, match="it has answered another secure_unmask"):
+        site.ask("secure_unmask", without)
+
+
 def test_it_may_insist_on_secure_sums(make: Callable[..., Host]) -> None:
     assert make(SECURE, insists=True).algorithm.name == "fedkf"
     with pytest.raises(SiteRefusal, match=r"in secure sums only, and transport.secure is false"):
         make({}, insists=True)
     with pytest.raises(SiteRefusal, match=r"none that may bare it, and transport.exact is true"):
         make({**SECURE, "transport.exact": True}, insists=True)
+    with pytest.raises(SiteRefusal, match=r"transport.threshold is 0.5; it must be above 0.5"):
+        make({**SECURE, "transport.threshold": 0.5}, insists=True)
+    assert make({**SECURE, "transport.threshold": 0.5}).algorithm.name == "fedkf"
 
 
 def test_check_says_what_would_leave_and_what_is_promised(

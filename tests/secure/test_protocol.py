@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedkf.core.errors import FedkfError
 from fedkf.secure import fixed, shamir
 from fedkf.secure.protocol import (
+    Asked,
     Refusal,
     Roster,
     Stages,
@@ -27,6 +28,7 @@ from fedkf.secure.secrets import RoundSecrets, Tampered, mask
 SECRETS = {k: RoundSecrets(bytes([k]) * 32) for k in (3, 5, 8, 9)}
 ROSTER = Roster(tuple(SECRETS), tuple(s.public() for s in SECRETS.values()), 4, 3)
 EVERYBODY = list(SECRETS)
+ASKED = Asked(EVERYBODY, b"message")
 SEALED = {k: sealed_shares(k, secrets, ROSTER) for k, secrets in SECRETS.items()}
 
 
@@ -58,8 +60,8 @@ def test_any_three_of_five_shares_give_the_secret_and_two_do_not(
 @pytest.mark.parametrize("summed", [EVERYBODY, [3, 5, 9], [5, 8, 9]])
 def test_masks_vanish_in_the_sum_of_those_who_stayed(summed: list[int]) -> None:
     vectors = {k: np.arange(6, dtype=np.uint64) * np.uint64(k) for k in SECRETS}
-    hidden = {k: masked(k, SECRETS[k], ROSTER, EVERYBODY, vectors[k]) for k in summed}
-    stages = Stages(EVERYBODY, summed)
+    hidden = {k: masked(k, SECRETS[k], ROSTER, ASKED, vectors[k]) for k in summed}
+    stages = Stages(EVERYBODY, summed, True, ASKED.about)
     shares = {k: revealed(k, SECRETS[k], ROSTER, stages, received(k)) for k in summed}
     total = unmasked(ROSTER, stages, hidden.values(), shares)
     assert total.tolist() == [x * sum(summed) for x in range(6)]
@@ -67,12 +69,34 @@ def test_masks_vanish_in_the_sum_of_those_who_stayed(summed: list[int]) -> None:
 
 
 def test_a_mask_looks_random_and_differs_with_its_seed() -> None:
-    words = mask(b"1" * 32, 4096)
+    words = mask(b"1" * 32, 4096, b"")
     bits = np.unpackbits(words.view(np.uint8)).mean()
     assert 0.49 < bits < 0.51
     assert len(np.unique(words)) == 4096
-    assert not np.isin(words, mask(b"2" * 32, 4096)).any()
-    assert np.array_equal(words[:10], mask(b"1" * 32, 10))
+    assert not np.isin(words, mask(b"2" * 32, 4096, b"")).any()
+    assert np.array_equal(words[:10], mask(b"1" * 32, 10, b""))
+
+
+def test_another_message_has_other_masks_so_that_two_answers_cannot_be_subtracted() -> None:
+    first, second = np.arange(6, dtype=np.uint64), np.arange(6, dtype=np.uint64)
+    second[3:] = 0
+    answers = [
+        masked(3, SECRETS[3], ROSTER, Asked(EVERYBODY, about), vector)
+        for about, vector in ((b"counted", first), (b"not counted", second))
+    ]
+    assert (answers[0] - answers[1] > 2**40).all()
+
+
+def test_a_reordered_roster_has_other_shares_under_another_key() -> None:
+    """Reordering moves the points of the shares, and a stream cipher hides one text only."""
+    clients = tuple(reversed(ROSTER.clients))
+    other = Roster(clients, tuple(reversed(ROSTER.keys)), 4, 3)
+    own, theirs, text = SECRETS[3], ROSTER.key(5), bytes(99)
+    streams = [own.box(theirs, r.digest()).encrypt(bytes(12), text, b"") for r in (ROSTER, other)]
+    assert streams[0] != streams[1]
+    first, second = (own.coefficients("sum", 3, r.digest()) for r in (ROSTER, other))
+    assert first[0] == second[0]
+    assert not set(first[1:]) & set(second[1:])
 
 
 # -- what a client refuses ----------------------------------------------------------------------
@@ -81,11 +105,13 @@ def test_a_mask_looks_random_and_differs_with_its_seed() -> None:
 def test_it_takes_part_in_no_sum_that_would_not_hide_it() -> None:
     vector, pair = np.zeros(2, dtype=np.uint64), [3, 5]
     with pytest.raises(Refusal, match="a sum of 2 clients would not hide it; 3 are needed"):
-        masked(3, SECRETS[3], ROSTER, pair, vector)
+        masked(3, SECRETS[3], ROSTER, Asked(pair, b""), vector)
     with pytest.raises(Refusal, match="a sum of 2 clients"):
         revealed(3, SECRETS[3], ROSTER, Stages(EVERYBODY, pair), received(3))
+    with pytest.raises(Refusal, match="a sum of 1 clients would not hide it"):
+        masked(3, SECRETS[3], ROSTER, Asked([3, 3, 3], b""), vector)
     with pytest.raises(Refusal, match="not those of the roster, with itself"):
-        masked(3, SECRETS[3], ROSTER, [5, 8, 9], vector)
+        masked(3, SECRETS[3], ROSTER, Asked([5, 8, 9], b""), vector)
     with pytest.raises(Refusal, match="that were not present"):
         revealed(3, SECRETS[3], ROSTER, Stages([3, 5, 8], [3, 5, 9]), received(3))
     with pytest.raises(Refusal, match="its own keys"):
@@ -102,7 +128,7 @@ def test_it_reveals_own_masks_of_those_in_the_sum_and_keys_of_the_others(changes
     own = ["sum", "change"] if changes else ["sum"]
     for client in EVERYBODY:
         secrets = own if client in stages.summed else ["pairing"]
-        polynomials = [SECRETS[client].coefficients(name, 3) for name in secrets]
+        polynomials = [SECRETS[client].coefficients(name, 3, ROSTER.digest()) for name in secrets]
         points = [ROSTER.point(3)]
         expected = b"".join(shamir.split(p, points)[0] for p in polynomials)
         assert shares[client] == expected.ljust(66, b"\0")
@@ -111,8 +137,8 @@ def test_it_reveals_own_masks_of_those_in_the_sum_and_keys_of_the_others(changes
 
 
 def test_the_second_half_stays_hidden_where_it_is_not_opened() -> None:
-    vector, stages = np.arange(6, dtype=np.uint64), Stages(EVERYBODY, EVERYBODY, False)
-    hidden = [masked(k, SECRETS[k], ROSTER, EVERYBODY, vector) for k in EVERYBODY]
+    vector, stages = np.arange(6, dtype=np.uint64), Stages(EVERYBODY, EVERYBODY, False, ASKED.about)
+    hidden = [masked(k, SECRETS[k], ROSTER, ASKED, vector) for k in EVERYBODY]
     shares = {k: revealed(k, SECRETS[k], ROSTER, stages, received(k)) for k in EVERYBODY}
     assert unmasked(ROSTER, stages, hidden, shares).tolist() == [0, 4, 8, 0, 0, 0]
     opened = np.add.reduce(hidden)[3:]  # of the pairwise masks nothing is left, but of the own ones

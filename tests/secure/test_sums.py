@@ -53,6 +53,12 @@ def test_two_are_lost_in_each_phase_of_the_same_rounds(
     assert apart(plain("fedkf", lost), secure) <= 1e-5
 
 
+def test_both_sides_know_the_masks_of_a_message_that_is_quantised(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"transport__downlink": "delta8"}
+    plain = run(tmp_path / "plain", "fedkf", **keys)
+    assert apart(plain, run(tmp_path / "secure", "fedkf", **keys, **SECURE)) <= 1e-5
+
+
 @pytest.mark.parametrize("scope", ["all", "seen"])
 def test_t1_counts_a_lost_client_with_its_last_model_and_a_new_one_from_its_first(
     scope: str, tmp_path: Path

@@ -18,7 +18,7 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import FedkfError
 from fedkf.core.payload import HIDING
 from fedkf.secure import fixed, shamir, wire
-from fedkf.secure.protocol import Roster, add_pair, own_masks
+from fedkf.secure.protocol import Asked, Roster, add_pair, masked, own_masks
 from fedkf.secure.secrets import SHARED, RoundSecrets, Words, pair_seed, public_half
 
 LOST = {"secure_keys": [0], "secure_shares": [1], "secure_update": [2], "secure_unmask": [3]}
@@ -50,15 +50,16 @@ def bared(heard: Wire) -> dict[int, Words]:
     """Every upload without the masks that the server can compute."""
     roster, known = roster_of(heard), secrets_known(heard)
     present = wire.marked(heard.down("secure_update"), "present", roster)
-    best = {}
+    about, best = wire.digest(heard.down("secure_update")), {}
     for client, payload in heard.up("secure_update").items():
         vector = wire.from_words(payload["masked"]["vector"]).copy()
         own = dict(zip(SHARED, known.get(client, []), strict=False))
-        vector -= own_masks(own, len(vector))
+        vector -= own_masks(own, len(vector), about)
         for other in present:
             for secret in known.get(other, []):
                 if other != client and public_half(secret) == roster.key(other)[32:]:
-                    add_pair(vector, pair_seed(secret, roster.key(client)), other < client)
+                    seed = pair_seed(secret, roster.key(client))
+                    add_pair(vector, seed, other < client, about)
         best[client] = vector
     return best
 
@@ -160,9 +161,16 @@ def no_masks(self: object, *given: Words) -> Words:
 
 
 def own_mask_only(
-    self: object, me: int, secrets: RoundSecrets, roster: Roster, present: object, vector: Words
+    self: object, me: int, secrets: RoundSecrets, roster: Roster, asked: Asked, vector: Words
 ) -> Words:
-    return vector + own_masks(secrets.shared, len(vector))
+    return vector + own_masks(secrets.shared, len(vector), asked.about)
+
+
+def another_size(
+    self: object, me: int, secrets: RoundSecrets, roster: Roster, asked: Asked, vector: Words
+) -> Words:
+    vector[len(vector) // 2] += np.uint64(me == 4)
+    return masked(me, secrets, roster, asked, vector)
 
 
 def test_uploads_without_masks_are_found_and_do_not_add_up(
@@ -179,6 +187,11 @@ def test_uploads_with_the_own_mask_alone_are_found_though_they_add_up(
 ) -> None:
     ended = run(tmp_path, change=lambda a: broken(a, hide=own_mask_only), **KEYS)
     assert single_uploads(ended.wire, sizes) == list(range(10))
+
+
+def test_a_wrong_size_in_the_half_of_t1_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(FedkfError, match="the masks do not vanish in the sum"):
+        run(tmp_path, change=lambda a: broken(a, hide=another_size), **KEYS)
 
 
 def test_the_numbers_of_a_model_are_those_that_the_reading_looks_for(sizes: dict[int, int]) -> None:

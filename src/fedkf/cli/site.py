@@ -107,8 +107,9 @@ def show_hiding(config: Config) -> None:
     bared = " (but transport.exact lets sums of several rounds give it)" if transport.exact else ""
     show(
         f"the coordinator sees sums of at least three sites' models, never its model{bared}, if it "
-        f"follows the protocol and fewer than {transport.threshold:.0%} of a round's sites work "
-        "with it; what it tells beside its model is not hidden"
+        "follows the protocol and works with no other site (masks hold against fewer than "
+        f"{transport.threshold:.0%} of a round's sites, but sites can subtract their own models "
+        "from sums); what it tells beside its model is not hidden"
     )
 
 

@@ -35,9 +35,9 @@ def promise(run: Run) -> dict[str, Any] | None:
     share, count = section.get("threshold"), left_out(run)
     promised = (
         "The server saw what the models of three sites or more add up to, and no site's model, as "
-        "long as it followed the protocol and fewer than "
+        "long as it followed the protocol and worked with no site. Masks hold against fewer than "
         + (f"{share:.0%}" if isinstance(share, float | int) else "a threshold")
-        + " of a round's sites worked together with it."
+        + " of a round's sites, but sites can subtract their own models from sums."
     )
     notes = [
         "Not hidden: how many samples a site has, how many of its test samples are classified "

@@ -115,7 +115,7 @@ class Assembly:
         if self.config.transport.secure:
             from fedkf.secure.sums import with_own_secrets
 
-            host.algorithm = with_own_secrets(host.algorithm)
+            host.algorithm = with_own_secrets(host.algorithm, states.folder)
         return host
 
     def server(self, engine: Engine, storage: Storage) -> Server:

@@ -46,6 +46,11 @@ def unhidden(config: Config) -> str:
     """Why a client's model could be seen by the server, or nothing."""
     if not config.transport.secure:
         return "and transport.secure is false"
+    if config.transport.threshold <= 0.5:
+        return (
+            "none whose masks half of a round's sites could undo, and transport.threshold is "
+            f"{config.transport.threshold:g}; it must be above 0.5"
+        )
     return "none that may bare it, and transport.exact is true" if config.transport.exact else ""
 
 

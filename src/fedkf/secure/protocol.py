@@ -86,6 +86,16 @@ class Stages:
     summed: Sequence[int]
     changes: bool = True
     """Whether the second halves are opened, too."""
+    about: bytes = b""
+    """Of the message that asked for the uploads, as in `Asked`."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Among whom a client is asked for its upload, and a digest of the whole message that asks."""
+
+    present: Sequence[int]
+    about: bytes
 
 
 # -- on a client --------------------------------------------------------------------------------
@@ -99,8 +109,8 @@ def check(me: int, secrets: RoundSecrets, roster: Roster, *groups: Sequence[int]
     if len(set(roster.keys)) < len(roster.keys):
         raise Refusal("two clients of the roster have the same keys")
     for group in (roster.clients, *groups):
-        if len(group) < least:
-            raise Refusal(f"a sum of {len(group)} clients would not hide it; {least} are needed")
+        if (count := len(set(group))) < least:
+            raise Refusal(f"a sum of {count} clients would not hide it; {least} are needed")
         if me not in group or not set(group) <= set(roster.clients):
             raise Refusal("the clients named are not those of the roster, with itself")
 
@@ -108,40 +118,40 @@ def check(me: int, secrets: RoundSecrets, roster: Roster, *groups: Sequence[int]
 def sealed_shares(me: int, secrets: RoundSecrets, roster: Roster) -> dict[int, bytes]:
     """For each other client a share of every secret, which only that one can read."""
     check(me, secrets, roster)
-    polynomials = [secrets.coefficients(which, roster.threshold) for which in SHARED]
     about, sealed = roster.digest(), {}
+    polynomials = [secrets.coefficients(which, roster.threshold, about) for which in SHARED]
     for peer in roster.clients:
         if peer != me:
             shares = [shamir.split(p, [roster.point(peer)])[0] for p in polynomials]
-            sealed[peer] = seal(secrets.box(roster.key(peer)), (me, peer), b"".join(shares), about)
+            box = secrets.box(roster.key(peer), about)
+            sealed[peer] = seal(box, (me, peer), b"".join(shares), about)
     return sealed
 
 
-def masked(
-    me: int, secrets: RoundSecrets, roster: Roster, present: Sequence[int], vector: Words
-) -> Words:
+def masked(me: int, secrets: RoundSecrets, roster: Roster, asked: Asked, vector: Words) -> Words:
     """The client's part of the sum behind its own masks and one for each client that is present."""
-    check(me, secrets, roster, present)
-    hidden = vector + own_masks(secrets.shared, len(vector))
-    for peer in present:
+    check(me, secrets, roster, asked.present)
+    hidden = vector + own_masks(secrets.shared, len(vector), asked.about)
+    for peer in asked.present:
         if peer != me:
-            add_pair(hidden, pair_seed(secrets.pairing, roster.key(peer)), me < peer)
+            seed = pair_seed(secrets.pairing, roster.key(peer))
+            add_pair(hidden, seed, me < peer, asked.about)
     return hidden
 
 
-def own_masks(seeds: Mapping[str, bytes], length: int) -> Words:
+def own_masks(seeds: Mapping[str, bytes], length: int, about: bytes) -> Words:
     """The masks of both halves of an upload; none for a half whose seed is not there."""
     half = np.zeros(length // 2, dtype=np.uint64)
-    own = (mask(seeds[which], len(half)) if which in seeds else half for which in SHARED[:2])
+    own = (mask(seeds[w], len(half), about) if w in seeds else half for w in SHARED[:2])
     return np.concatenate(list(own))
 
 
-def add_pair(vector: Words, seed: bytes, add: bool) -> None:
+def add_pair(vector: Words, seed: bytes, add: bool, about: bytes) -> None:
     """The mask of two clients, which the one with the lower id adds and the other subtracts."""
     if add:
-        vector += mask(seed, len(vector))
+        vector += mask(seed, len(vector), about)
     else:
-        vector -= mask(seed, len(vector))
+        vector -= mask(seed, len(vector), about)
 
 
 def revealed(
@@ -157,10 +167,10 @@ def revealed(
     about, shares = roster.digest(), {}
     for peer in stages.present:
         if peer == me:
-            polynomials = [secrets.coefficients(which, roster.threshold) for which in SHARED]
+            polynomials = [secrets.coefficients(w, roster.threshold, about) for w in SHARED]
             every = b"".join(shamir.split(p, [roster.point(me)])[0] for p in polynomials)
         else:
-            every = unseal(secrets.box(roster.key(peer)), (peer, me), sealed[peer], about)
+            every = unseal(secrets.box(roster.key(peer), about), (peer, me), sealed[peer], about)
         own, pairing = every[:REVEALED], every[REVEALED:]
         shown = own if stages.changes else own[: shamir.WIDTH]
         shares[peer] = (shown if peer in stages.summed else pairing).ljust(REVEALED, b"\0")
@@ -185,13 +195,14 @@ def unmasked(
         if client in stages.summed:
             opened = SHARED[: 2 if stages.changes else 1]
             seeds = {w: rebuilt(client, roster, shares, k) for k, w in enumerate(opened)}
-            total -= own_masks(seeds, len(total))
+            total -= own_masks(seeds, len(total), stages.about)
             continue
         secret = rebuilt(client, roster, shares)
         if public_half(secret) != roster.key(client)[32:]:
             raise Tampered(f"the shares of client {client}'s key do not belong together")
         for other in stages.summed:
-            add_pair(total, pair_seed(secret, roster.key(other)), client < other)
+            seed = pair_seed(secret, roster.key(other))
+            add_pair(total, seed, client < other, stages.about)
     if not stages.changes:
         total[len(total) // 2 :] = 0
     return total

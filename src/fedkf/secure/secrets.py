@@ -28,14 +28,19 @@ class Tampered(FedkfError):
     """A message between two clients is not what one of them wrote."""
 
 
-def derive(secret: bytes, purpose: str) -> bytes:
-    """32 bytes for one purpose; other purposes tell nothing about them."""
-    return hmac.new(secret, purpose.encode(), hashlib.sha256).digest()
+def derive(secret: bytes, purpose: str, about: bytes = b"") -> bytes:
+    """32 bytes for one purpose, about one thing; other purposes tell nothing about them."""
+    return hmac.new(secret, purpose.encode() + about, hashlib.sha256).digest()
 
 
-def mask(seed: bytes, length: int) -> Words:
-    """A stream of random 64-bit words that the seed gives to everybody who has it."""
-    cipher = Cipher(algorithms.AES256(derive(seed, "fedkf mask 1")), modes.CTR(bytes(16)))
+def mask(seed: bytes, length: int, about: bytes) -> Words:
+    """A stream of random 64-bit words that the seed gives to everybody who has it.
+
+    It is about the message that asked for the upload: one that is asked for again in other words
+    has other masks, or the difference of both would be bare.
+    """
+    key = derive(seed, "fedkf mask 2", about)
+    cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16)))
     stream = cipher.encryptor().update(bytes(8 * length))
     return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
 
@@ -60,21 +65,22 @@ class RoundSecrets:
         """The public halves: of the key for messages, then of the one for masks."""
         return self._sealing.public_key().public_bytes_raw() + public_half(self.pairing)
 
-    def coefficients(self, which: str, threshold: int) -> list[int]:
-        """The polynomial that shares one of `SHARED`."""
+    def coefficients(self, which: str, threshold: int, about: bytes) -> list[int]:
+        """The polynomial that shares one of `SHARED` among the clients of one roster."""
+        purposes = (f"fedkf share {which} {k}" for k in range(1, threshold))
         random = (
-            derive(self.seed, f"fedkf {which} {k} high") + derive(self.seed, f"fedkf {which} {k}")
-            for k in range(1, threshold)
+            derive(self.seed, f"{purpose} high ", about) + derive(self.seed, f"{purpose} ", about)
+            for purpose in purposes
         )
         return [
             int.from_bytes(self.shared[which], "big"),
             *(int.from_bytes(r, "big") % PRIME for r in random),
         ]
 
-    def box(self, theirs: bytes) -> ChaCha20Poly1305:
-        """What seals messages between this client and the one with that public key."""
+    def box(self, theirs: bytes, about: bytes) -> ChaCha20Poly1305:
+        """What seals messages between this client and the one with that key, for one roster."""
         shared = self._sealing.exchange(X25519PublicKey.from_public_bytes(theirs[:SEED]))
-        return ChaCha20Poly1305(derive(shared, "fedkf box 1"))
+        return ChaCha20Poly1305(derive(shared, "fedkf box 2", about))
 
 
 def public_half(private: bytes) -> bytes:
@@ -88,7 +94,7 @@ def pair_seed(private: bytes, theirs: bytes) -> bytes:
 
 
 def seal(box: ChaCha20Poly1305, way: tuple[int, int], content: bytes, about: bytes) -> bytes:
-    """A message for one peer. A box serves one round and seals one message each way."""
+    """A message for one peer. A box serves one roster and seals one message each way."""
     return box.encrypt(nonce(way), content, about)
 
 

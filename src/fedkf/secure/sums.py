@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -23,10 +24,12 @@ from fedkf.core.records import Refused
 from fedkf.core.server import TooFewUploads, Upload
 from fedkf.secure import fixed, wire
 from fedkf.secure.exposure import KEPT, Line, after, bare, countable
+from fedkf.secure.once import only_once
 from fedkf.secure.protocol import (
     LEAST,
     REVEALED,
     SEALED,
+    Asked,
     Roster,
     Stages,
     masked,
@@ -67,6 +70,8 @@ class SecureSums(Algorithm):
     """Whether T1 counts everybody even where that bares an upload: `transport.exact`."""
     deployed: bool = False
     """Whether keys come from this machine's own randomness rather than from the run's streams."""
+    answers: Path | None = None
+    """Where a site of its own records what it has answered under which keys (`once`)."""
 
     # -- on a client ----------------------------------------------------------------------------
 
@@ -81,12 +86,16 @@ class SecureSums(Algorithm):
     def secure_shares(self, client: Client, down: Payload) -> Payload:
         """Phase 2: shares of both secrets for every other client."""
         roster = wire.read_roster(down, self.share)
-        sealed = sealed_shares(client.id, secrets_of(client), roster)
+        secrets = secrets_of(client)
+        self.remember(secrets, "secure_shares", down)
+        sealed = sealed_shares(client.id, secrets, roster)
         return Payload().add("shares", {"sealed": wire.rows(sealed, roster)}, "sealed_shares")
 
     def secure_update(self, client: Client, down: Payload) -> Payload:
         """Phase 3: the algorithm's local training, and its result behind masks."""
         roster, secrets = wire.read_roster(down, self.share), secrets_of(client)
+        asked = Asked(wire.marked(down, "present", roster), wire.digest(down))
+        self.remember(secrets, "secure_update", down)
         before, since = client.state, wire.of_client(down, "since", client.id, roster)
         client.state = without_groups(before)
         shown = {kind for kind in down.kinds.values() if kind not in HIDING}
@@ -105,13 +114,13 @@ class SecureSums(Algorithm):
             change, new = np.zeros_like(whole), 0
         parts = [client.size], whole, [new], change
         vector = np.concatenate([np.asarray(p, dtype=np.int64) for p in parts]).view(np.uint64)
-        hidden = self.hide(client.id, secrets, roster, wire.marked(down, "present", roster), vector)
+        hidden = self.hide(client.id, secrets, roster, asked, vector)
         return Payload().add("masked", {"vector": wire.words(hidden)}, "masked_weights")
 
     def hide(
-        self, me: int, secrets: RoundSecrets, roster: Roster, present: list[int], vector: Words
+        self, me: int, secrets: RoundSecrets, roster: Roster, asked: Asked, vector: Words
     ) -> Words:
-        return masked(me, secrets, roster, present, vector)
+        return masked(me, secrets, roster, asked, vector)
 
     def secure_unmask(self, client: Client, down: Payload) -> Payload:
         """Phase 4: what takes the masks from the sum, and from no single upload."""
@@ -119,8 +128,15 @@ class SecureSums(Algorithm):
         present, summed = (wire.marked(down, name, roster) for name in ("present", "summed"))
         stages = Stages(present, summed, bool(down.number("sealed", "changes")))
         sealed = wire.column(down["sealed"]["shares"], client.id, roster)
-        shares = revealed(client.id, secrets_of(client), roster, stages, sealed)
+        secrets = secrets_of(client)
+        shares = revealed(client.id, secrets, roster, stages, sealed)
+        self.remember(secrets, "secure_unmask", down)
         return Payload().add("revealed", {"shares": wire.rows(shares, roster)}, "mask_shares")
+
+    def remember(self, secrets: RoundSecrets, step: str, down: Payload) -> None:
+        """At a site: answer one message with each round's keys, however often it is sent."""
+        if self.answers is not None:
+            only_once(self.answers, secrets.seed, step, wire.digest(down))
 
     # -- on the server --------------------------------------------------------------------------
 
@@ -154,8 +170,11 @@ class SecureSums(Algorithm):
         if not self.exact and bare(after(lines, server.round, counted, summed)):
             counted = []  # for some were lost meanwhile
         server.uncounted = [client for client in summed if client not in counted]
-        stages = Stages(present, summed, bool(counted))
+        codec = server.channel.codec
+        about = wire.digest(codec.decode_down(codec.encode_down(down)))
+        stages = Stages(present, summed, bool(counted), about)
         total = self.opened(server, roster, stages, (shares, uploads))
+        check_sizes(server, total, summed, [k for k in counted if k not in since])
         lines = after(lines, server.round, counted, summed)
         return self.add_up(server, own, total).add(LINES, {"table": torch.tensor(lines)})
 
@@ -180,13 +199,7 @@ class SecureSums(Algorithm):
         require(server, "helped to take the masks off", fit, roster.threshold, 1)
         given = {u.client: wire.by_client(u["revealed"]["shares"], roster) for u in fit}
         vectors = [wire.from_words(upload["masked"]["vector"]) for upload in sent[1]]
-        total = unmasked(roster, stages, vectors, given)
-        if int(total[0]) != sum(server.sizes[client] for client in stages.summed):
-            raise FedkfError(
-                f"round {server.round}: the masks do not vanish in the sum; "
-                "a client sent an upload or shares that are not those of the protocol"
-            )
-        return total
+        return unmasked(roster, stages, vectors, given)
 
     def add_up(self, server: Server, state: State, total: Words) -> State:
         """The next state from the sum, and T1's from the sum of what changed."""
@@ -219,6 +232,16 @@ def require(
         raise TooFewUploads(
             f"round {server.round}: {len(uploads)} clients {what}, and {wanted} are needed for a "
             "sum that hides them (transport.threshold)"
+        )
+
+
+def check_sizes(server: Server, total: Words, summed: Sequence[int], new: Sequence[int]) -> None:
+    """Either half of a sum begins with sizes: of all in it, and of those that T1 did not have."""
+    found = [int(total[0]), int(total[len(total) // 2])]
+    if found != [sum(server.sizes[client] for client in group) for group in (summed, new)]:
+        raise FedkfError(
+            f"round {server.round}: the masks do not vanish in the sum; "
+            "a client sent an upload or shares that are not those of the protocol"
         )
 
 
@@ -281,8 +304,12 @@ def secured_kind(kind: type[Algorithm]) -> type[SecureSums]:
     return cast(type[SecureSums], type(kind.__name__, (SecureSums, kind), {}))
 
 
-def with_own_secrets(algorithm: Algorithm) -> Algorithm:
-    """For a site of its own: keys that nobody who knows the run's seed can compute."""
+def with_own_secrets(algorithm: Algorithm, folder: Path) -> Algorithm:
+    """For a site of its own: keys that nobody who knows the run's seed can compute.
+
+    What it has answered under them is recorded in `folder`.
+    """
     if isinstance(algorithm, SecureSums):
         object.__setattr__(algorithm, "deployed", True)
+        object.__setattr__(algorithm, "answers", folder)
     return algorithm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,11 @@ def tensor(data: bytes) -> Tensor:
 
 def content(data: Tensor) -> bytes:
     return data.numpy().tobytes()
+
+
+def digest(message: Payload) -> bytes:
+    """Of all that a message says; the same for the server and for every client it was sent to."""
+    return hashlib.sha256(message.to_bytes()).digest()
 
 
 def words(vector: Words) -> Tensor:

@@ -1,0 +1,27 @@
+"""What a site has answered under one round's keys: nothing else is answered under them again.
+
+Sums of slightly different uploads under the same keys, or shares for two different sums, would bare
+a client together. The record lies beside the versions of a client's state and not in them: whoever
+asks names the version to start from, and would name the one before the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from fedkf.secure.protocol import Refusal
+
+
+def only_once(folder: Path, seed: bytes, step: str, message: bytes) -> None:
+    """Refuse a step that was answered for another message; the same one may be repeated."""
+    name = hashlib.sha256(seed + step.encode()).hexdigest()[:32]
+    try:
+        with open(folder / f"{name}.answered", "xb") as file:
+            file.write(message)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        if (folder / f"{name}.answered").read_bytes() != message:
+            raise Refusal(f"it has answered another {step} with this round's keys") from None
