@@ -13,9 +13,9 @@ from conftest import Outcome, Settings
 from fedkf.core.client import Call
 from fedkf.core.payload import Payload
 from fedkf.core.privacy import Mechanism
-from fedkf.flower.budget import FILE, Limit, SiteAccounts
+from fedkf.flower.budget import FILE, Limit, SiteAccounts, Terms
 from fedkf.flower.coordinator import Coordinator
-from fedkf.flower.handshake import Invitation
+from fedkf.flower.handshake import Introduction, Invitation, Members
 from fedkf.flower.settings import SiteRefusal, incoming, outgoing
 from fedkf.flower.site import Host, SiteFolder
 from fedkf.runs.config import resolve
@@ -130,6 +130,62 @@ def test_an_invitation_asks_for_no_counts_of_cells(
         make(data__categories={})
 
 
+def test_samples_are_read_in_one_way_until_the_operator_says_otherwise(
+    make: Make, folder: SiteFolder
+) -> None:
+    make().introduction()  # as its operator's own check does, which binds nobody
+    make(data__train_fraction=0.7).agree()
+    make(experiment="4567abcd", data__train_fraction=0.7, data__mean=[0.4]).agree()
+    for host in (make(experiment="4567abcd"), make(data__train_fraction=0.7, data__seed=1)):
+        with pytest.raises(SiteRefusal, match=r'the line "reading" out of privacy\.json'):
+            host.introduction()
+    lines = (folder / FILE).read_text().splitlines()
+    (folder / FILE).write_text("\n".join(line for line in lines if '"reading"' not in line))
+    train(make())
+    assert len(SiteAccounts(folder / FILE).turns()) == 1
+
+
+def test_an_experiment_may_not_promise_less_than_before(make: Make) -> None:
+    make().agree()
+    for worse in ({"privacy__epsilon": 8.5}, {"privacy__delta": 1e-4}):
+        with pytest.raises(SiteRefusal, match=r"experiment promised . = .* before, not more"):
+            make(**worse).introduction()
+    with pytest.raises(SiteRefusal, match="the experiment promised ε = 8 before"):
+        train(make(privacy__epsilon=None, privacy__noise=1.0))
+    make(privacy__epsilon=7.0).agree()
+    with pytest.raises(SiteRefusal, match="the experiment promised ε = 7 before"):
+        train(make())
+    make(experiment="4567abcd", privacy__epsilon=8.5).agree()
+
+
+def test_its_own_file_may_insist_on_a_unit(make: Make) -> None:
+    with pytest.raises(SiteRefusal, match=r"protects another data\.unit than none"):
+        make("{epsilon: 9, unit: patient}")
+    with pytest.raises(SiteRefusal, match=r"protects another data\.unit than row"):
+        make("{epsilon: 9, unit: patient}", data__unit="row")
+    make("{epsilon: 9, unit: patient}", data__unit="patient")
+
+
+def test_what_a_coordinator_settles_between_invitation_and_turn_is_no_other_reading() -> None:
+    config = resolve({}, {"data.task": "regression", "model.name": "mlp", **PRIVATE})
+    who = Members.of({"north": Introduction(8, 2, (3,))}, config)
+    first, then = incoming(outgoing(config)), incoming(outgoing(who.settled(config)))
+    assert then.data.class_names != first.data.class_names
+    assert Terms.of(then, "a").reading == Terms.of(first, "a").reading
+
+
+def test_a_record_of_turns_alone_is_read_as_well(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(
+        '[{"experiment": "a", "noise": 4.0, "rate": 1.0, "steps": 2}]', encoding="utf-8"
+    )
+    accounts = SiteAccounts(tmp_path / FILE)
+    accounts.charge("a", Mechanism(4.0, 1.0, 2), [])
+    assert accounts.turns("a") == [Mechanism(4.0, 1.0, 2)] * 2
+    (tmp_path / FILE).write_text('{"turns": [], "promises": 3}')
+    with pytest.raises(SiteRefusal, match="cannot be read"):
+        accounts.check(Terms("a", 8.0, 1e-5, "digest"))
+
+
 def test_limits_are_of_one_experiment_or_of_all(tmp_path: Path) -> None:
     accounts, mechanism = SiteAccounts(tmp_path / FILE), Mechanism(4.0, 1.0, 2)
     accounts.charge("a", mechanism, [])
@@ -158,7 +214,7 @@ def test_site_check_says_what_is_promised_and_what_was_spent(
     assert "ε = 20 with δ = 1e-05 at most, and they have spent ε =" in " ".join(outcome.out.split())
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(settings))
-    keys = {**PRIVATE, "data.class_names": "[a, b, c]"}
+    keys = {**PRIVATE, "data.class_names": "['0', '1', '2']"}
     sets = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
     outcome = cli("site", "check", folder.path, file, *sets)
     words = " ".join(outcome.out.split())

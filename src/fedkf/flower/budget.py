@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -18,7 +22,16 @@ from fedkf.flower.settings import SiteRefusal
 from fedkf.runs.accounting import Turns, epsilon
 from fedkf.runs.data_keys import Positive, Section
 
+if TYPE_CHECKING:
+    from fedkf.runs.schema import Config
+
 FILE = "privacy.json"
+READING = (
+    *("task", "class_names", "target", "positive", "site", "columns", "categorical", "categories"),
+    *("missing", "indicators", "missing_values", "window", "stride", "unit"),
+    *("train_fraction", "seed", "split", "split_by"),
+)
+"""The keys of data by which numbers of samples, and whether they can be read, tell of samples."""
 
 
 class SiteBudget(Section):
@@ -26,6 +39,7 @@ class SiteBudget(Section):
 
     epsilon: Positive = Field(description="ε that the site's turns never exceed, in its whole life")
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(1e-5, description="δ that it holds with")
+    unit: str | None = Field(None, description="the data.unit that experiments must protect")
 
 
 @dataclass(frozen=True)
@@ -41,8 +55,27 @@ class Limit:
         return f"the budget of {of}, ε = {self.epsilon:g} with δ = {self.delta:g}"
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What an experiment promises a site, and how it reads the site's samples."""
+
+    experiment: str
+    epsilon: float
+    """Infinite if it promises none."""
+    delta: float
+    reading: str
+
+    @staticmethod
+    def of(config: Config, experiment: str) -> Terms:
+        asked, data = config.privacy, config.data.model_dump(mode="json", include={*READING})
+        data["class_names"] = data["class_names"] or []  # none, until a coordinator has settled it
+        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        promised = math.inf if asked.epsilon is None else asked.epsilon
+        return Terms(experiment, promised, asked.delta, digest)
+
+
 class SiteAccounts:
-    """SITE/privacy.json: every private turn, written before it begins.
+    """SITE/privacy.json: every private turn, written before it begins, and what was agreed to.
 
     A turn is paid for even if a crash ends it: nobody can tell who has seen what of it. A record
     that cannot be read allows nothing.
@@ -53,20 +86,14 @@ class SiteAccounts:
 
     def turns(self, experiment: str | None = None) -> list[Mechanism]:
         """The mechanisms of all turns, or of those of one experiment."""
-        if not self.file.exists():
-            return []
-        try:
-            entries = json.loads(self.file.read_bytes())
+        with self._reading():
             found = [
                 Mechanism(float(e["noise"]), float(e["rate"]), int(e["steps"]))
-                for e in entries
+                for e in self._content()["turns"]
                 if experiment in (None, e["experiment"])
             ]
             if any(m.noise <= 0 or not 0 < m.rate <= 1 or m.steps < 0 for m in found):
                 raise ValueError("no turn is like that")
-        except (ValueError, KeyError, TypeError) as error:
-            print(f"fedkf site: {self.file} cannot be read: {error}", file=sys.stderr)
-            raise SiteRefusal("its record of what was spent cannot be read") from None
         return found
 
     def epsilon(
@@ -77,6 +104,35 @@ class SiteAccounts:
         counted: Turns = tuple((m, all_.count(m)) for m in dict.fromkeys(all_))
         return epsilon(counted, delta)
 
+    def check(self, terms: Terms) -> None:
+        """Refuse terms that are worse than what was agreed to, before any sample is read."""
+        with self._reading():
+            content = self._content()
+            epsilon, delta = map(float, content["promises"].get(terms.experiment, (math.inf, 1)))
+            reading = content["reading"]
+        if reading not in (None, terms.reading):
+            raise SiteRefusal(
+                "under privacy its samples were read by other data keys before, and each way to "
+                "read them tells of them; its operator allows another by taking the line "
+                f'"reading" out of {FILE}'
+            )
+        for name, asked, kept in (("ε", terms.epsilon, epsilon), ("δ", terms.delta, delta)):
+            if not asked <= kept:
+                raise SiteRefusal(f"the experiment promised {name} = {kept:g} before, not more")
+
+    @private()
+    def agree(self, terms: Terms) -> None:
+        """Remember terms that were accepted; later ones may only be better."""
+        with locked(self.file):
+            self.check(terms)
+            content = self._content()
+            promises = dict(content["promises"])
+            if math.isfinite(terms.epsilon):
+                promises[terms.experiment] = [terms.epsilon, terms.delta]
+            agreed = {**content, "reading": terms.reading, "promises": promises}
+            if agreed != content:
+                self._write(agreed)
+
     @private()
     def charge(self, experiment: str, mechanism: Mechanism, limits: list[Limit]) -> None:
         """Pay for a turn, or refuse it."""
@@ -85,6 +141,24 @@ class SiteAccounts:
                 after = self.epsilon(limit.delta, limit.experiment, (mechanism,))
                 if not after <= limit.epsilon:  # whatever is no number is refused, too
                     raise SiteRefusal(f"another turn would exceed {limit.words()}")
-            entries = json.loads(self.file.read_bytes()) if self.file.exists() else []
-            entries.append({"experiment": experiment, **asdict(mechanism)})
-            write_atomically(self.file, (json.dumps(entries, indent=1) + "\n").encode())
+            content = self._content()
+            content["turns"].append({"experiment": experiment, **asdict(mechanism)})
+            self._write(content)
+
+    def _content(self) -> dict[str, Any]:
+        """What the file holds; a list is that of turns."""
+        found = json.loads(self.file.read_bytes()) if self.file.exists() else []
+        found = {"turns": found} if isinstance(found, list) else found
+        return {"reading": None, "promises": {}, **found}
+
+    def _write(self, content: dict[str, Any]) -> None:
+        write_atomically(self.file, (json.dumps(content, indent=1) + "\n").encode())
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Whatever cannot be made sense of is a refusal, and said here."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            print(f"fedkf site: {self.file} cannot be read: {error}", file=sys.stderr)
+            raise SiteRefusal("its record of what was spent cannot be read") from None

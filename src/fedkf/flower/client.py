@@ -37,7 +37,9 @@ def greet(message: Message, context: Context) -> Message:
     """Before a run: whether this site takes part, and the sizes and shape of its data."""
 
     def introduce(folder: SiteFolder) -> Answer:
-        about = Host(folder, handshake.Invitation.read(message)).introduction()
+        host = Host(folder, handshake.Invitation.read(message))
+        host.agree()
+        about = host.introduction()
         return about.reply(message), {"sizes": 16, "shape": 8 * len(about.shape)}
 
     return obey(message, context, introduce)

@@ -28,7 +28,7 @@ from fedkf.data.federated import FederatedData
 from fedkf.data.targets import Targets
 from fedkf.flower import keys, programs
 from fedkf.flower.budget import FILE as BUDGET
-from fedkf.flower.budget import Limit, SiteAccounts
+from fedkf.flower.budget import Limit, SiteAccounts, Terms
 from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.orders import Guard, Recipient
 from fedkf.flower.private import private
@@ -194,6 +194,9 @@ class Host:
         """Refuse a run that promises less than this site asks for; nobody else is trusted to."""
         if self.site.privacy is not None and not self._config.privacy.on:
             raise SiteRefusal("its site file asks for privacy, and the configuration has none")
+        unit, own = self._config.data.unit, self.site.privacy
+        if own is not None and own.unit not in (None, unit):
+            raise SiteRefusal(f"its site file protects another data.unit than {unit or 'none'}")
         try:
             check_private(self._config, algorithms.get(self._config.algorithm.name))
         except UserError as error:
@@ -220,7 +223,13 @@ class Host:
 
     @cached_property
     def _settled(self) -> tuple[Config, FederatedData]:
+        if self._config.privacy.on:
+            self.accounts.check(self._terms)
         return load_data(self._config)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms.of(self._config, self._experiment)
 
     @property
     def config(self) -> Config:
@@ -234,6 +243,11 @@ class Host:
     @cached_property
     def states(self) -> Versions:
         return Versions(self._folder)
+
+    def agree(self) -> None:
+        """Hold the experiment to what it promises, once its way to read the samples is accepted."""
+        if self.config.privacy.on:
+            self.accounts.agree(self._terms)
 
     def introduction(self) -> Introduction:
         """What the coordinator must know to begin."""
@@ -254,6 +268,7 @@ class Host:
         """Run a step; of the client's private state, the versions in `keep` stay on the disk."""
         self.check(call)
         config = self.config
+        self.agree()
         torch.set_num_threads(config.engine.threads)
         self.states.keep_only(call.client, keep)
         if call.start is not None and not self.states.path(call.client, call.start).exists():

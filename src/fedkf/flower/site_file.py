@@ -69,7 +69,7 @@ share: []
 secure: false
 
 # What all experiments together may tell of any one sample, whatever they promise; null takes part
-# in experiments without privacy, too.
+# in experiments without privacy, too. With unit: COLUMN, experiments must protect that data.unit.
 privacy: null                # such as {{epsilon: 8, delta: 1.0e-5}}
 
 device: cpu
