@@ -16,7 +16,7 @@ from fedkf import algorithms
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
 from fedkf.runs.config import resolve
-from fedkf.runs.privacy import check_algorithm
+from fedkf.runs.privacy import check_algorithm, settled_turns
 from fedkf.runs.setup import load_source, make_data, settle
 
 
@@ -74,6 +74,23 @@ def test_who_has_spent_its_budget_is_not_asked_again_and_the_run_ends_when_all_h
     assert result.summary["rounds"] == len(result.history)
     again = fedkf.run(settings, out=tmp_path / "run", resume=True)
     assert again.history == result.history
+
+
+@pytest.mark.parametrize(
+    ("clients", "fraction", "oversample", "turns"),
+    [
+        (2, 0.01, 1.0, 25),  # one of two in each of 40 rounds, although C·K is far below one
+        (10, 0.2, 1.0, 10),
+        (10, 0.2, 1.5, 15),
+        (3, 1.0, 2.0, 40),
+    ],
+)
+def test_noise_is_made_for_as_many_rounds_as_a_client_is_in(
+    clients: int, fraction: float, oversample: float, turns: int
+) -> None:
+    about = {"rounds": 40, "fraction": fraction, "oversample": oversample}
+    config = resolve({"federation": about, "privacy": {"epsilon": 8.0}})
+    assert settled_turns(config, clients)["privacy"].turns == turns
 
 
 def test_the_guarantee_does_not_change_runs_without_it(settings: Settings) -> None:

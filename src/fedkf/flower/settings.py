@@ -62,7 +62,7 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     refuse_rehearsal(config)
     if config.generator.start is not None:
         raise UserError("generator.start names a file, which clients on other machines do not have")
-    config = config.model_copy(update=settled_turns(config))
+    config = config.model_copy(update=settled_turns(config, config.data.clients))
     content = config.model_dump(mode="json")
     content["federation"]["steps"] = steps or "own"
     sent = {name: {key: content[name][key] for key in keys} for name, keys in TRAVELLING.items()}

@@ -180,12 +180,15 @@ def check_private_model(model: nn.Module) -> None:
 # -- what is made of it ----------------------------------------------------------------------------
 
 
-def settled_turns(config: Config) -> dict[str, Any]:
+def settled_turns(config: Config, clients: int) -> dict[str, Any]:
     """The rounds of a client that the noise is made for, spelled out where there is noise."""
+    from fedkf.core.schedule import active_clients, asked_clients
+
     privacy, federation = config.privacy, config.federation
     if not privacy.on or privacy.turns is not None:
         return {}
-    share = federation.fraction * min(federation.oversample, 1 / federation.fraction)
+    active = active_clients(federation.fraction, clients)
+    share = asked_clients(active, federation.oversample, clients) / clients
     planned = min(federation.rounds, math.ceil(round(SPARE * share * federation.rounds, 9)))
     return {"privacy": privacy.model_copy(update={"turns": planned})}
 

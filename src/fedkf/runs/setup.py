@@ -200,7 +200,7 @@ def settle(config: Config, source: Source) -> Config:
     update = {
         "data": data.model_copy(update=settled),
         "generator": generator.model_copy(update={"name": fits}),
-        **settled_turns(config),
+        **settled_turns(config, settled["clients"]),
     }
     return config.model_copy(update=update)
 
