@@ -130,8 +130,9 @@ def test_what_cannot_be_meant_is_told(
 
 @pytest.mark.parametrize("key", ["noise", "clip"])
 def test_what_privacy_has_too_is_never_taken_for_something_else(key: str) -> None:
+    asked: dict[str, Any] = {key: 1}
     with pytest.raises(fedkf.UserError, match=rf"{key} is in several sections; .*privacy="):
-        fedkf.run("digits", algorithm="fedavg", rounds=1, **{key: 1})
+        fedkf.run("digits", algorithm="fedavg", rounds=1, **asked)
 
 
 def test_a_hyperparameter_is_given_once() -> None:
