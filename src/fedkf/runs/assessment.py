@@ -27,6 +27,8 @@ from fedkf.runs.setup import load_samples, make_holdout, settle
 from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, load
 
+TABLES = (".csv", ".tsv", ".parquet")
+
 
 def assess(
     run: Path, readout: str, data: Path | None, against: Path | None, say: Say
@@ -172,6 +174,12 @@ def given(trained: Trained, data: Any) -> Source:
 
 def read_new(trained: Trained, path: Path, say: Say) -> Source:
     """Samples from an .npz file or a folder of images."""
+    if path.suffix.lower() in TABLES:
+        raise UserError(
+            f"{path} is a table; new data is an .npz file with inputs as the model takes them, or a "
+            "folder of images: keep rows of a table apart by data.holdout or data.split before "
+            "training"
+        )
     kind = "folder" if path.is_dir() else "npz"
     image = len(trained.shape) == 3
     if kind == "folder" and not image:
