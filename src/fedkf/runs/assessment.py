@@ -176,9 +176,8 @@ def read_new(trained: Trained, path: Path, say: Say) -> Source:
     """Samples from an .npz file or a folder of images."""
     if path.suffix.lower() in TABLES:
         raise UserError(
-            f"{path} is a table; new data is an .npz file with inputs as the model takes them, or a "
-            "folder of images: keep rows of a table apart by data.holdout or data.split before "
-            "training"
+            f"{path} is a table; new data is an .npz file with inputs as the model takes them, or "
+            "a folder of images (data.holdout keeps sites of a table apart before training)"
         )
     kind = "folder" if path.is_dir() else "npz"
     image = len(trained.shape) == 3
