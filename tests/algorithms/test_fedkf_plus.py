@@ -22,10 +22,10 @@ from fedkf.runs.config import read, resolve
 
 
 @pytest.mark.parametrize("model", [None, Normed], ids=["plain", "batch norm"])
-def test_without_its_two_terms_it_is_fedavg_byte_for_byte(
+def test_without_its_two_terms_and_its_drive_it_is_fedavg_byte_for_byte(
     settings: Settings, tmp_path: Path, model: Callable[..., nn.Module] | None
 ) -> None:
-    is_fedavg(settings, tmp_path, "fedkf+", model, gamma=0.0, beta=0.0)
+    is_fedavg(settings, tmp_path, "fedkf+", model, gamma=0.0, beta=0.0, drive=0.0)
 
 
 @pytest.mark.parametrize("model", [None, Normed], ids=["plain", "batch norm"])

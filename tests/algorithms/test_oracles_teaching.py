@@ -138,6 +138,7 @@ def test_fedkf_plus(norm: bool) -> None:
         warped=0.0,
         generator_every=2,
         haste=5.0,
+        drive=0.7,
     )
     oracle = oracle_fedkf.PlusRun(world, rules, beta=0.6, pool=10)
     trace = agree(world, ours, oracle.models())

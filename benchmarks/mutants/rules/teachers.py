@@ -299,6 +299,14 @@ MODULES = {
             ("the generator is forgotten", "client.state = samples.state()", "pass"),
             ("generated samples move the statistics", "with client.aside():", "if True:"),
             ("warped samples left out", "if warped:", "if False:"),
+            ("the drive ignored", "self.drive * (after", "(after"),
+            ("driven backwards", "(after[name] - before[name])", "(before[name] - after[name])"),
+            ("always from the first mean", "new.replace(overall=after)", "new"),
+            (
+                "statistics of batches are driven, too",
+                "for name in server.task.parameters:",
+                "for name in weights:",
+            ),
         ],
     ),
     "pool": Rules(
