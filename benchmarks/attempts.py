@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from fedkf.algorithms.fedkf_plus import FedKFPlus
 from fedkf.core.algorithm import State, option
-from fedkf.core.arithmetic import towards
+from fedkf.core.arithmetic import combine, zeros_like
 from fedkf.core.payload import Payload
 from fedkf.core.samples import Sampling
 from fedkf.distillation.pool import Pool, drawn, outputs_of
-from fedkf.models.lenet import LeNet5
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
-    from fedkf.core.client import Client, Upload
-    from fedkf.core.server import Server
+    from fedkf.core.client import Client
+    from fedkf.core.server import Server, Upload
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Heeded(FedKFPlus):
 def cuttings(client: Client, count: int) -> Tensor:
     """Own photographs, cropped, mirrored, in other light, with a patch of another one of them."""
     random, images = client.random("cuttings"), client.data.images
-    n, (height, width) = len(images), images.shape[2:]
+    n = len(images)
 
     def some() -> Tensor:
         x = images[torch.randint(n, (count,), generator=random)]
@@ -107,78 +107,97 @@ def cuttings(client: Client, count: int) -> Tensor:
         return x * light
 
     x, other = some(), some()
+    return patched(x, other, random).to(memory_format=client.task.layout)
+
+
+def patched(x: Tensor, other: Tensor, random: torch.Generator) -> Tensor:
+    """Images with a square of others in them."""
+    count, _, height, width = x.shape
     side = torch.rand(count, 1, 1, generator=random) * 0.6 + 0.2
     top, left = (torch.rand(count, 1, 1, generator=random) * (1 - side) for _ in range(2))
     rows = torch.arange(height).view(1, -1, 1) / height
     columns = torch.arange(width).view(1, 1, -1) / width
     patch = (rows >= top) & (rows < top + side) & (columns >= left) & (columns < left + side)
-    mixed = torch.where(patch[:, None], other, x)
-    return mixed.to(memory_format=client.task.layout)
+    return torch.where(patch[:, None], other, x)
 
 
 @dataclass(frozen=True)
-class LackingClasses(FedKFPlus):
-    """The pool holds more of what the teacher takes for classes of which the client has few."""
+class Tried(FedKFPlus):
+    """What the present recipe was chosen among, each with a setting of its own."""
 
-    name: ClassVar[str] = "lacking-classes"
+    name: ClassVar[str] = "tried"
     continues: ClassVar[bool] = True
-
-    def make_pool(self, client: Client, teacher: nn.Module) -> Pool:
-        pool = super().make_pool(client, teacher)
-        counts = client.data.labels.bincount(minlength=client.task.outputs).double()
-        rarity = 1 / (1 + counts / counts.mean())
-        chance = pool.outputs.softmax(1).double() @ rarity
-        taken = torch.multinomial(
-            chance.cpu(), len(chance), replacement=True, generator=client.random("lacking")
-        )
-        pool.inputs, pool.outputs = pool.inputs[taken], pool.outputs[taken]
-        return pool
-
-
-@dataclass(frozen=True)
-class MovingTeacher(FedKFPlus):
-    """The teacher is a moving average of T1's mean over rounds."""
-
-    name: ClassVar[str] = "moving-teacher"
-    continues: ClassVar[bool] = True
-    memory: float = option(0.5, "share of the old teacher that stays", at_least=0, at_most=1)
+    kind: str = option(
+        "overlay",
+        "two own images over each other, one alone, or one with a patch of another",
+        choices=("overlay", "single", "patch"),
+    )
+    strength: float = option(0.35, "of the maps that warp them", at_least=0)
+    corrected: bool = option(False, "where the teacher misses a warped image's class, it is told")
+    start_oca: bool = option(False, "clients begin from the teacher, the one model that comes down")
+    server_momentum: float = option(0.0, "of the active clients' mean", at_least=0, at_most=1)
 
     def broadcast(self, server: Server, state: State) -> Payload:
         down = super().broadcast(server, state)
-        if "teacher" in down and "moving" in state:
-            moved = towards(state["moving"], down["teacher"], 1 - self.memory)
-            return down.replace(teacher=moved)
-        return down
+        return Payload(weights=down["teacher"]) if self.start_oca and "teacher" in down else down
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
-        new = super().aggregate(server, state, uploads)
-        latest = server.overall or state["weights"]
-        old = state["moving"] if "moving" in state else latest  # noqa: SIM401
-        return new.replace(moving=towards(old, latest, 1 - self.memory))
+        old, new = state["weights"], super().aggregate(server, state, uploads)
+        if not self.server_momentum:
+            return new
+        velocity = state["velocity"] if "velocity" in state else zeros_like(old)
+        ends = velocity, new["weights"], old
+        velocity = combine(lambda v, n, w: self.server_momentum * v + n - w, *ends)
+        return new.replace(weights=combine(lambda w, v: w + v, old, velocity), velocity=velocity)
+
+    def make_pool(self, client: Client, teacher: nn.Module) -> Pool:
+        if len(client.task.shape) != 3:
+            return super().make_pool(client, teacher)
+        random, count = client.random("pool"), client.task.part(Sampling).count(client.task)
+        size = min(self.pool, client.planned * count)
+        warped, parts = round(self.warped * size), list[Tensor]()
+        if warped:
+            images, labels = self.warp(client, warped)
+            parts.append(images)
+        if warped < size:
+            samples = self.samples(client, Payload())
+            self.train(client, samples, teacher)
+            parts.append(drawn(samples, size - warped))
+            client.state = samples.state()
+        pool = Pool(parts, teacher, count, random)
+        if warped and self.corrected:
+            order = torch.randperm(size, generator=client.random("pool"))
+            own = order < warped
+            pool.outputs[own] = told(pool.outputs[own], *(y[order[own]] for y in labels))
+        return pool
+
+    def warp(self, client: Client, count: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Own images, changed, and the classes of the two that each was made of."""
+        random, data, task = client.random("own"), client.data, client.task
+        mean, std = (torch.tensor([*v]).view(1, -1, 1, 1) for v in (task.mean, task.std))
+
+        def some() -> tuple[Tensor, Tensor]:
+            index = torch.randint(len(data.images), (count,), generator=random)
+            noise = torch.randn((count, 2, 3), generator=random)
+            maps = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]) + self.strength * noise
+            x = data.images[index] * std + mean
+            grid = F.affine_grid(maps, list(x.shape), align_corners=False)
+            return F.grid_sample(x, grid, align_corners=False), data.labels[index]
+
+        x, first = some()
+        second = first
+        if self.kind != "single":
+            other, second = some()
+            laid = torch.maximum(x, other)
+            x = laid if self.kind == "overlay" else patched(x, other, random)
+        return ((x - mean) / std).to(memory_format=task.layout), (first, second)
 
 
-@dataclass(frozen=True)
-class BlendedTeacher(FedKFPlus):
-    """The teacher lies between the active clients' mean and everybody's: fresh and stale slots."""
-
-    name: ClassVar[str] = "blended-teacher"
-    continues: ClassVar[bool] = True
-    stale: float = option(0.5, "share of everybody's mean", at_least=0, at_most=1)
-
-    def broadcast(self, server: Server, state: State) -> Payload:
-        down = super().broadcast(server, state)
-        if "teacher" not in down:
-            return down
-        return down.replace(teacher=towards(state["weights"], down["teacher"], self.stale))
-
-
-class NormalisedLeNet5(LeNet5):
-    """Features of length √120 before the head, so that no client's features outgrow the others'."""
-
-    def features(self, x: Tensor) -> Tensor:
-        features = super().features(x)
-        return F.normalize(features) * features.shape[1] ** 0.5
-
-
-def normalised(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return NormalisedLeNet5(shape, classes)
+def told(outputs: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Where the likeliest class is neither, it changes places with the likelier of the two."""
+    rows, best = torch.arange(len(first)), outputs.argmax(1)
+    own = torch.where(outputs[rows, first] >= outputs[rows, second], first, second)
+    own = torch.where((best == first) | (best == second), best, own)
+    said = outputs.clone()
+    said[rows, own], said[rows, best] = outputs[rows, best], outputs[rows, own]
+    return said
