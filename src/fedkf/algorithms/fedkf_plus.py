@@ -50,7 +50,7 @@ class FedKFPlus(FedKF):
     beta: float = option(1.5, "β, weight of the not-true loss on own samples", at_least=0)
     scarcity: float = option(2.0, "a, how much more the pool counts for few classes", at_least=0)
     drive: float = option(
-        0.8, "κ, how much of OCA's last move the server adds to ACA", at_least=0, at_most=1
+        0.9, "κ, how much of OCA's last move the server adds to ACA", at_least=0, at_most=1
     )
     pool: int = option(256, "samples that a turn distils on, or fewer if it is short", at_least=1)
     warped: float = option(0.5, "share of the pool warped from own samples", at_least=0, at_most=1)
