@@ -15,6 +15,8 @@ import fedkf
 from fedkf import algorithms
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload
+from fedkf.core.privacy import Mechanism
+from fedkf.runs.accounting import Accounts
 from fedkf.runs.config import resolve
 from fedkf.runs.privacy import check_algorithm, settled_turns
 from fedkf.runs.setup import load_source, make_data, settle
@@ -151,6 +153,10 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         ("data.missing", "drop", "data.missing drop is refused: the number of rows left"),
         ("data.missing_values", "[M]", "data.missing_values is refused"),
         ("evaluation.personal", "finetune", "evaluation.personal is refused"),
+        ("federation.patience", 2, "federation.patience is refused: which model is handed on"),
+        ("output.keep", "best", "output.keep best is refused: which model is handed on"),
+        ("data.proxy", 0.2, "data.proxy as a share is refused: samples of the source"),
+        ("federation.precision", "bfloat16", "it must be float32"),
         ("model.name", "conftest:Unsteady", "(BatchNorm2d) is refused: it mixes samples"),
     ],
 )
@@ -285,3 +291,38 @@ def test_a_second_turn_in_a_round_is_refused(private: Settings) -> None:
     del private["algorithm"]
     with pytest.raises(UserError, match="Twice is refused"):
         fedkf.run(private, algorithm=Twice())
+
+
+class Greedy(fedkf.Algorithm):
+    """Asks for turns that nobody paid for where no class has to promise anything."""
+
+    name: ClassVar[str] = "greedy"
+    others: ClassVar[bool] = False
+
+    def aggregate(self, server: Any, state: Payload, uploads: Any) -> Payload:
+        new = super().aggregate(server, state, uploads)
+        who = [k for k in server.sizes if (k in server.active) != self.others]
+        again = server.exchange("local_update", who, self.broadcast(server, new))
+        return super().aggregate(server, new, again)
+
+
+class Reaching(Greedy):
+    name: ClassVar[str] = "reaching"
+    others: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("algorithm", [Greedy, Reaching])
+def test_nobody_takes_a_turn_that_was_not_paid_for(
+    private: Settings, algorithm: type[fedkf.Algorithm]
+) -> None:
+    del private["algorithm"]
+    with pytest.raises(UserError, match="local_update was to be another for client"):
+        fedkf.run(private, algorithm=algorithm())
+    private["privacy"] = {}
+    assert len(fedkf.run(private, algorithm=algorithm(), rounds=1).history) == 1
+
+
+def test_a_checkpoint_without_an_account_is_not_gone_on_with() -> None:
+    accounts = Accounts({0: Mechanism(2.0, 0.2, 10)}, 1e-5, 8.0)
+    with pytest.raises(fedkf.FedkfError, match="does not say what clients have spent"):
+        accounts.restore(None)

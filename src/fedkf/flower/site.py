@@ -225,7 +225,11 @@ class Host:
     def _settled(self) -> tuple[Config, FederatedData]:
         if self._config.privacy.on:
             self.accounts.check(self._terms)
-        return load_data(self._config)
+        config, data = load_data(self._config)
+        own = self.site.privacy
+        if own is not None and own.delta >= 1 / max(1, data.sizes[0]):
+            raise SiteRefusal("privacy.delta of its site file is not below 1/n of its n samples")
+        return config, data
 
     @property
     def _terms(self) -> Terms:

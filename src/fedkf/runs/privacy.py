@@ -99,6 +99,21 @@ def check_private(config: Config, kind: type[Algorithm]) -> None:
     check_reading(settings)
     if config.evaluation.personal != "none":
         raise refused("evaluation.personal", "personal models learn from samples without noise")
+    check_choice(config)
+
+
+def check_choice(config: Config) -> None:
+    """Refuse models that are picked by test samples, and samples of the source on the server."""
+    by_tests = "which model is handed on would be picked by test samples, without noise"
+    if config.federation.patience is not None:
+        raise refused("federation.patience", by_tests)
+    if "best" in config.output.keep:
+        raise refused("output.keep best", by_tests)
+    if isinstance(config.data.proxy, float | int):
+        raise refused(
+            "data.proxy as a share",
+            "samples of the source would be used without noise; name public ones",
+        )
 
 
 def check_reading(settings: Data) -> None:
