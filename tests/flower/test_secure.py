@@ -153,10 +153,10 @@ class Round:
         self.make, self.keys = make, {k.replace("__", "."): v for k, v in keys.items()}
         self.weights = self.host().assembly.task.initial_weights
         hello = Payload().add("roster", {"asked": 4}, "public_keys")
-        keys = self.host().perform(Call("secure_keys", 4, 1, None, "1.1"), hello, []).upload
-        assert keys is not None
+        own = self.host().perform(Call("secure_keys", 4, 1, None, "1.1"), hello, []).upload
+        assert own is not None
         self.others = {k: RoundSecrets(bytes([k]) * 32) for k in (5, 6, 7)}
-        public = [wire.content(keys["keys"]["public"]), *(s.public() for s in self.others.values())]
+        public = [wire.content(own["keys"]["public"]), *(s.public() for s in self.others.values())]
         self.roster = Roster((4, 5, 6, 7), tuple(public), 4, 3)
 
     def host(self) -> Host:
