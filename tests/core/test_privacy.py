@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fedkf.core.client import Client, ClientData
+from fedkf.core.gradients import clipped_sum
 from fedkf.core.payload import Weights
-from fedkf.core.privacy import Mechanism, Privacy, SecretChance, Withheld, clipped_sum
+from fedkf.core.privacy import Mechanism, Privacy, SecretChance, Withheld
 from fedkf.core.random import Streams
 from fedkf.core.task import Task, Training, copy_of
 

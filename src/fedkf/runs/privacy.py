@@ -249,7 +249,7 @@ def try_private(task: Task) -> None:
     """One private gradient of two inputs, or a sentence that says why the model gives none."""
     import torch
 
-    from fedkf.core.privacy import clipped_sum
+    from fedkf.core.gradients import clipped_sum
     from fedkf.models.check import looks_up
 
     model = task.make_model().train()
