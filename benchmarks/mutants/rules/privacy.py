@@ -88,8 +88,16 @@ MODULES = {
         "runs/accounting.py",
         ["tests/runs/test_accounting.py"],
         [
-            ("one turn, however many there were", "n * mechanism.steps", "mechanism.steps"),
-            ("one step, however many a turn has", "n * mechanism.steps", "n"),
+            (
+                "one turn, however many there were",
+                "(mechanism, n * mechanism.steps)",
+                "(mechanism, mechanism.steps)",
+            ),
+            (
+                "one step, however many a turn has",
+                "(mechanism, n * mechanism.steps)",
+                "(mechanism, n)",
+            ),
             ("everybody is sampled", "if mechanism.rate < 1:", "if mechanism.rate > 1:"),
             (
                 "one turn more than there is",

@@ -139,7 +139,8 @@ class Part:
         return self.each.flatten(1).square().sum(1).double()
 
     def summed(self, factor: Tensor) -> Tensor:
-        return torch.tensordot(factor, self.each, dims=1).view(self.weight.shape)
+        found: Tensor = torch.tensordot(factor, self.each, dims=1)
+        return found.view(self.weight.shape)
 
 
 class Product(Part):
