@@ -49,6 +49,48 @@ def test_everyone_stays_within_the_budget_and_every_round_says_what_was_spent(
     assert "loss" not in result.history[0]["losses"]
 
 
+QUIET = {"name": "fedkf+", "beta": 0.0, "scarcity": 0.0, "warped": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"beta": 1.0}, "algorithm.beta 1"),
+        ({"scarcity": 2.0}, "algorithm.scarcity 2"),
+        ({"warped": 0.25}, "algorithm.warped 0.25"),
+        ({"gamma": 0.0, "beta": 1.0, "warped": 0.5}, "algorithm.beta 1"),
+    ],
+)
+def test_fedkf_plus_names_the_options_that_use_samples(
+    private: Settings, keys: dict[str, float], named: str
+) -> None:
+    settings = {**private, "algorithm": {**QUIET, **keys}}
+    with pytest.raises(UserError, match=rf"fedkf\+ with {named} is refused"):
+        fedkf.run(settings)
+
+
+@pytest.mark.parametrize("samples", ["trained", "noise"])
+def test_without_those_fedkf_plus_is_private(private: Settings, samples: str) -> None:
+    settings = with_keys(
+        {**private, "algorithm": {**QUIET, "first_round": "distil"}}, generator={"samples": samples}
+    )
+    history = fedkf.run(settings, rounds=2).history
+    assert 0 < history[1]["privacy"]["epsilon"][0] <= 8.0
+    assert history[0]["losses"]["kl"] >= 0
+    assert "loss" not in history[0]["losses"]
+    with pytest.raises(UserError, match=r"generator\.samples warp is refused"):
+        fedkf.run(with_keys(settings, generator={"samples": "warp"}))
+
+
+def test_without_a_pool_it_is_private_fedavg_byte_for_byte(
+    private: Settings, tmp_path: Path
+) -> None:
+    off = {"name": "fedkf+", "gamma": 0.0, "beta": 0.0}  # nobody is asked of labels then
+    fedkf.run({**private, "algorithm": off}, out=tmp_path / "plus", rounds=2)
+    fedkf.run({**private, "algorithm": {"name": "fedavg"}}, out=tmp_path / "fedavg", rounds=2)
+    assert model_bytes(tmp_path / "plus") == model_bytes(tmp_path / "fedavg")
+
+
 def test_workers_make_no_difference_and_a_broken_run_ends_as_a_whole_one(
     private: Settings, tmp_path: Path
 ) -> None:
@@ -141,7 +183,12 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         ("algorithm.name", "qffl", "qffl is refused: it sends local_loss"),
         ("algorithm.name", "ccvr", "ccvr is refused: it sends"),
         ("algorithm.name", "afl", "afl is refused"),
-        ("algorithm.name", "fedkf+", "fedkf+ is refused: it does not promise"),
+        (
+            "algorithm.name",
+            "fedkf+",
+            "fedkf+ with algorithm.beta 1.5 and algorithm.scarcity 2 and algorithm.warped 0.5 is "
+            "refused: samples would be used beside the noisy gradients; 0 turns that off",
+        ),
         ("algorithm.name", "fedlc", "fedlc is refused: it does not promise"),
         ("algorithm.name", "scaffold", "scaffold is refused"),
         ("algorithm.name", "local", "local is refused"),
@@ -273,8 +320,8 @@ def test_who_may_run_under_privacy_is_known() -> None:
             check_algorithm(name, algorithms.get(name))
             fine.append(name)
     assert fine == [
-        *("fedadam", "fedavg", "fedavgm", "feddf", "fedexp", "fedkf", "fedkf-", "fedmgda"),
-        *("fedprox", "fedstale", "fedvarp", "fedyogi", "mifa"),
+        *("fedadam", "fedavg", "fedavgm", "feddf", "fedexp", "fedkf", "fedkf+"),
+        *("fedkf-", "fedmgda", "fedprox", "fedstale", "fedvarp", "fedyogi", "mifa"),
     ]
 
 

@@ -89,6 +89,13 @@ def check_private(config: Config, kind: type[Algorithm]) -> None:
     check_installed("privacy", "privacy", "dp_accounting")
     name = config.algorithm.name
     check_algorithm(name, kind)
+    made = kind.create(config.algorithm.model_dump(exclude={"name"}))
+    if beside := made.beside_loss():
+        told = [f"algorithm.{key} {getattr(made, key):g}" for key in beside]
+        raise refused(
+            f"{name} with {' and '.join(told)}",
+            "samples would be used beside the noisy gradients; 0 turns that off",
+        )
     check_samples(config, kind)
     if settings.class_weights != "none":
         raise refused("data.class_weights", "a sample's gradient may not depend on the others")
