@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fedkf.core.client import Client, ClientData
+from fedkf.core.gradients import clipped_sum
 from fedkf.core.payload import Weights
-from fedkf.core.privacy import Mechanism, Privacy, SecretChance, Withheld, clipped_sum
+from fedkf.core.privacy import Mechanism, Privacy, SecretChance, Withheld
 from fedkf.core.random import Streams
 from fedkf.core.task import Task, Training, copy_of
 
@@ -128,7 +129,7 @@ def advantage(noise: float) -> float:
     nothing = torch.cat([x[:-1], torch.full((1, 4), math.nan)])  # counts as none
     there, gone = (releases(make_client((inputs, y), QUIET))[0] for inputs in (x, nothing))
     direction, cut = there - gone, 0.5 * (there + gone) @ (there - gone)
-    many = Mechanism(noise, 1.0, 120)
+    many = Mechanism(noise, 1.0, 1000)
     taken, left = (
         releases(make_client((inputs, y), many, seed)) @ direction > cut
         for seed, inputs in enumerate((x, nothing))
@@ -139,7 +140,8 @@ def advantage(noise: float) -> float:
 def test_one_sample_can_hardly_be_told_from_a_step() -> None:
     """No test tells two normal distributions 1/σ apart better than 2Φ(1/2σ) − 1."""
     bound = math.erf(1 / (2 * 2.0) / math.sqrt(2))
-    assert advantage(2.0) < bound + 0.2
+    assert advantage(2.0) < bound + 0.1
+    assert advantage(1.0) > bound + 0.1  # half of the noise would be noticed
     assert advantage(1e-12) == 1  # without noise the attacker is always right
 
 

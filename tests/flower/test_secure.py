@@ -149,18 +149,18 @@ def test_its_keys_are_its_own_and_its_private_state_is_its_owners(
 class Round:
     """A site, as client 4, in a round with three others, whose server asks what it likes."""
 
-    def __init__(self, make: Callable[..., Host]) -> None:
-        self.make = make
+    def __init__(self, make: Callable[..., Host], **keys: Any) -> None:
+        self.make, self.keys = make, {k.replace("__", "."): v for k, v in keys.items()}
         self.weights = self.host().assembly.task.initial_weights
         hello = Payload().add("roster", {"asked": 4}, "public_keys")
-        keys = self.host().perform(Call("secure_keys", 4, 1, None, "1.1"), hello, []).upload
-        assert keys is not None
+        own = self.host().perform(Call("secure_keys", 4, 1, None, "1.1"), hello, []).upload
+        assert own is not None
         self.others = {k: RoundSecrets(bytes([k]) * 32) for k in (5, 6, 7)}
-        public = [wire.content(keys["keys"]["public"]), *(s.public() for s in self.others.values())]
+        public = [wire.content(own["keys"]["public"]), *(s.public() for s in self.others.values())]
         self.roster = Roster((4, 5, 6, 7), tuple(public), 4, 3)
 
     def host(self) -> Host:
-        return self.make({**SECURE, "algorithm.name": "fedavg"})
+        return self.make({**SECURE, "algorithm.name": "fedavg", **self.keys})
 
     def message(self, ids: Sequence[int] = (4, 5, 6, 7), **marks: Sequence[int]) -> Payload:
         keys = torch.stack([wire.tensor(self.roster.key(k)) for k in ids])
@@ -168,9 +168,10 @@ class Round:
         flags = {name: torch.tensor(marked, dtype=torch.uint8) for name, marked in marks.items()}
         return Payload(weights=self.weights).add("roster", {**values, **flags}, "public_keys")
 
-    def ask(self, step: str, down: Payload) -> Payload:
-        """Always from the state that it had before any answer, in a process of its own."""
-        upload = self.host().perform(Call(step, 4, 1, "1.1", "1.9"), down, ["1.1"]).upload
+    def ask(self, step: str, down: Payload, round: int = 1, start: str = "1.1") -> Payload:
+        """As a rule from the state that it had before any answer, in a process of its own."""
+        call = Call(step, 4, round, start, "1.9")
+        upload = self.host().perform(call, down, ["1.1", "1.9"]).upload
         assert upload is not None
         return upload
 
@@ -189,6 +190,29 @@ def test_an_upload_is_asked_for_in_one_way_only(make: Callable[..., Host], tmp_p
         record.unlink()
     second = site.ask("secure_update", left_out)["masked"]["vector"]
     assert float((first - second).double().abs().mean()) > 2.0**60  # the masks are others, too
+
+
+@pytest.mark.parametrize("other", [{"round": 2}, {"start": "1.9"}])
+def test_training_that_would_end_otherwise_is_not_behind_the_same_masks(
+    make: Callable[..., Host], other: dict[str, Any]
+) -> None:
+    """The message is the same, but other batches, or a state that has learned, give others."""
+    site = Round(make, algorithm__name="fedkf-", generator__width=4)
+    message = site.message(present=[1] * 4, since=[0] * 4, counted=[1] * 4)
+    first = site.ask("secure_update", message)["masked"]["vector"]
+    assert torch.equal(first, site.ask("secure_update", message)["masked"]["vector"])
+    with pytest.raises(StepFailed, match="it has answered another secure_update with this round's"):
+        site.ask("secure_update", message, **other)
+
+
+def test_new_noise_is_not_behind_the_same_masks(make: Callable[..., Host]) -> None:
+    """Two answers to one message would differ by their noise alone, which nobody is to know."""
+    pytest.importorskip("dp_accounting")
+    site = Round(make, privacy__epsilon=8.0, privacy__turns=9)
+    message = site.message(present=[1] * 4, since=[0] * 4, counted=[1] * 4)
+    site.ask("secure_update", message)
+    with pytest.raises(StepFailed, match="other noise may not be behind the same masks"):
+        site.ask("secure_update", message)
 
 
 def test_shares_are_given_for_one_roster_and_one_sum_only(make: Callable[..., Host]) -> None:

@@ -86,6 +86,11 @@ def test_a_coordinator_that_asks_for_less_noise_is_refused(make: Make) -> None:
     assert not incoming(received).privacy.on
 
 
+def test_its_own_delta_must_promise_something(make: Make) -> None:
+    with pytest.raises(SiteRefusal, match=r"privacy\.delta of its site file is not below 1/n"):
+        make("{epsilon: 9, delta: 0.1}").introduction()
+
+
 def test_a_turn_is_paid_for_before_it_begins_and_a_damaged_record_allows_nothing(
     make: Make, folder: SiteFolder
 ) -> None:

@@ -51,7 +51,7 @@ def test_workers_make_no_difference(settings: Settings, whole: Path, tmp_path: P
     assert model_bytes(tmp_path / "0") == model_bytes(whole)
 
 
-@pytest.mark.parametrize("phase", PHASES[2:])
+@pytest.mark.parametrize("phase", PHASES)
 def test_killed_in_any_phase_and_resumed_it_ends_with_the_same_models(
     phase: str, settings: Settings, whole: Path, tmp_path: Path
 ) -> None:
@@ -121,6 +121,16 @@ def test_rounds_too_small_to_hide_anybody_are_refused(
     ended = cli("run", tmp_path / "c.yaml", "--out", tmp_path / "run")
     assert ended.code == 2
     assert "of the clients, and a sum hides its parts only among three or more" in ended.err
+
+
+def test_an_algorithm_that_needs_single_uploads_ends_with_code_2(
+    cli: CLI, settings: Settings, tmp_path: Path
+) -> None:
+    settings["transport"] = {"secure": True}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(settings))
+    ended = cli("run", tmp_path / "c.yaml", "--set", "algorithm.name=qffl", "--out", tmp_path / "r")
+    assert ended.code == 2
+    assert "but qffl needs single uploads on the server" in ended.err
 
 
 def test_a_class_that_changes_the_aggregation_says_anew_that_sums_are_enough() -> None:

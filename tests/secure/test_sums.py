@@ -53,6 +53,17 @@ def test_two_are_lost_in_each_phase_of_the_same_rounds(
     assert apart(plain("fedkf", lost), secure) <= 1e-5
 
 
+def test_under_privacy_the_sums_are_those_of_the_same_noisy_models(tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    keys: dict[str, Any] = {"privacy__epsilon": 8.0}
+    lost = {"secure_update": [2, 7]}
+    plain = run(tmp_path / "plain", "fedkf", {"local_update": [2, 7]}, **keys)
+    secure = run(tmp_path / "secure", "fedkf", lost, **keys, **SECURE)
+    assert apart(plain, secure) <= 1e-5
+    assert [r["privacy"] for r in secure.rounds] == [r["privacy"] for r in plain.rounds]
+    assert secure.rounds[0]["privacy"]["clients"] == list(range(10))  # who was lost has paid, too
+
+
 def test_both_sides_know_the_masks_of_a_message_that_is_quantised(tmp_path: Path) -> None:
     keys: dict[str, Any] = {"transport__downlink": "delta8"}
     plain = run(tmp_path / "plain", "fedkf", **keys)

@@ -8,12 +8,6 @@ MODULES = {
         ["tests/core/test_privacy.py"],
         [
             ("no noise", "total[name] + deviation * noise", "total[name] + 0 * noise"),
-            ("no clipping", "(clip / squares.sqrt()).clamp(max=1.0)", "torch.ones_like(squares)"),
-            (
-                "short gradients are stretched",
-                "(clip / squares.sqrt()).clamp(max=1.0)",
-                "clip / squares.sqrt()",
-            ),
             (
                 "noise that knows nothing of the clip",
                 "self.mechanism.noise * self.privacy.clip",
@@ -54,12 +48,56 @@ MODULES = {
             ("terms without samples are not clipped", "if norm > self.privacy.clip:", "if False:"),
         ],
     ),
+    "gradients": Rules(
+        "core/gradients.py",
+        ["tests/core/test_gradients.py", "tests/core/test_privacy.py"],
+        [
+            (
+                "no clipping",
+                "(self.clip / squares.sqrt()).clamp(max=1.0)",
+                "torch.ones_like(squares)",
+            ),
+            (
+                "short gradients are stretched",
+                "(self.clip / squares.sqrt()).clamp(max=1.0)",
+                "(self.clip / squares.sqrt())",
+            ),
+            (
+                "shares are forgotten",
+                "factor if self.shares is None else factor * self.shares",
+                "factor",
+            ),
+            (
+                "a bias has no length",
+                "self.each.flatten(1).square().sum(1).double()",
+                "torch.zeros(len(self.each)).double()",
+            ),
+            ("a matrix has the length of its input", ".prod(0).square()", "[1].square()"),
+            ("a parameter may be used twice", "not self.seen & {*own}", "True"),
+            ("whatever is done to a parameter is fine", "name in LAID_OUT", "True"),
+            ("any layer is fine", "make is not None and not", "not"),
+            ("no class has to promise", "bool(vars(type(model)).get(APART, False))", "True"),
+            (
+                "heirs promise, too",
+                "vars(type(model)).get(APART, False)",
+                "getattr(model, APART, False)",
+            ),
+        ],
+    ),
     "accounting": Rules(
         "runs/accounting.py",
         ["tests/runs/test_accounting.py"],
         [
-            ("one turn, however many there were", "count * mechanism.steps", "mechanism.steps"),
-            ("one step, however many a turn has", "count * mechanism.steps", "count"),
+            (
+                "one turn, however many there were",
+                "(mechanism, n * mechanism.steps)",
+                "(mechanism, mechanism.steps)",
+            ),
+            (
+                "one step, however many a turn has",
+                "(mechanism, n * mechanism.steps)",
+                "(mechanism, n)",
+            ),
             ("everybody is sampled", "if mechanism.rate < 1:", "if mechanism.rate > 1:"),
             (
                 "one turn more than there is",
@@ -80,7 +118,7 @@ MODULES = {
         [
             (
                 "a turn is not paid for",
-                'entries.append({"experiment": experiment, **asdict(mechanism)})',
+                'content["turns"].append({"experiment": experiment, **asdict(mechanism)})',
                 "pass",
             ),
             (
@@ -91,12 +129,30 @@ MODULES = {
             (
                 "a damaged record is an empty one",
                 'raise SiteRefusal("its record of what was spent cannot be read") from None',
-                "return []",
+                "pass",
             ),
             (
                 "all experiments count as this one",
                 'if experiment in (None, e["experiment"])',
                 "if True",
+            ),
+        ],
+    ),
+    "evidence": Rules(
+        "flower/evidence.py",
+        ["tests/flower/test_evidence.py"],
+        [
+            ("fewer turns than were told are fine", "int(count) - have[row(names)]", "0"),
+            ("a promise may grow", "[min(pair) for pair in", "[max(pair) for pair in"),
+            (
+                "a record that is gone told nothing",
+                "return LOST if (self.folder / ORDERS).exists() else None",
+                "return None",
+            ),
+            (
+                "a line of somebody else tells nothing",
+                "        except ValueError:\n            return LOST",
+                "        except ValueError:\n            return None",
             ),
         ],
     ),

@@ -45,6 +45,7 @@ class FedKFPlus(FedKF):
     continues: ClassVar[bool] = True
     sums_only: ClassVar[bool] = True
     means_by_server: ClassVar[bool] = True
+    private: ClassVar[bool] = True  # but for what `beside_loss` names
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     beta: float = option(1.5, "β, weight of the not-true loss on own samples", at_least=0)
@@ -94,6 +95,8 @@ class FedKFPlus(FedKF):
         client.start(down["weights"])
         teacher = client.teacher(down["teacher" if "teacher" in down else "weights"])
         pool = self.make_pool(client, teacher) if self.gamma else None
+        if client.private is not None:
+            return self.trained_by_loss(client, pool)
         own = not_true(client, teacher) if self.beta else None
         alike = chance_of_alike(client)
         gamma, beta = self.gamma * (1 + self.scarcity * alike), self.beta * (1 - alike)
@@ -112,6 +115,28 @@ class FedKFPlus(FedKF):
                 kept = kl_loss(own[index], without(outputs, y))
                 loss = loss + beta * kept
                 client.log(not_true=kept)
+            client.step(loss)
+        return client.upload()
+
+    def beside_loss(self) -> list[str]:
+        """The pool has samples in it, γ_k and β_k know the labels, the teacher is asked of all."""
+        used = {
+            "beta": self.beta,
+            "scarcity": self.gamma * self.scarcity,
+            "warped": self.gamma * self.warped,
+        }
+        return [name for name, value in used.items() if value]
+
+    def trained_by_loss(self, client: Client, pool: Pool | None) -> Payload:
+        """L_CE + γ KL on the pool, where samples are reached through the local loss alone."""
+        for x, y in client.batches():
+            loss = client.loss(x, y)
+            if pool is not None:
+                fake, taught = pool.at(client.steps)
+                with client.aside():
+                    kl = client.task.objective.distil(taught, client.model(fake))
+                loss = loss + self.gamma * kl
+                client.log(kl=kl)
             client.step(loss)
         return client.upload()
 

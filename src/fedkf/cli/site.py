@@ -118,9 +118,9 @@ def show_budget(site: SiteFolder) -> None:
     own = site.read().privacy
     if own is None:
         return
-    from fedkf.flower.budget import FILE, SiteAccounts
+    from fedkf.flower.budget import FILE
 
-    spent = SiteAccounts(site / FILE).epsilon(own.delta)
+    spent = site.accounts().epsilon(own.delta)
     show(
         f"all experiments together may tell of any one sample ε = {own.epsilon:g} with δ = "
         f"{own.delta:g} at most, and they have spent ε = {spent:.3g} so far ({FILE})"
@@ -141,6 +141,20 @@ def show_promise(host: Host) -> None:
         f"{'sample' if host.config.data.unit is None else host.config.data.unit}, towards "
         "everybody; the number of samples is told as it is, and no counts of correct answers"
     )
+
+
+@commands.command("recover")
+def recover(folder: SiteFolderArgument) -> None:
+    """Complete privacy.json, lost or an old copy, by what sent.jsonl says was spent."""
+    from fedkf.flower.budget import FILE
+    from fedkf.flower.logs import RECOVERED, SENT, SentLog
+    from fedkf.flower.site import SiteFolder
+
+    site = SiteFolder(folder)
+    name, accounts, log = site.read().name, site.accounts(), SentLog(site / SENT)
+    told = accounts.recover()
+    log.append({"type": RECOVERED}, site.key(), lambda: told)
+    show(f"{name} has taken {len(accounts.turns())} turns under privacy ({FILE}, {SENT})")
 
 
 @commands.command("start")

@@ -179,6 +179,13 @@ class Algorithm:
         own = self.personal(client, down) if len(client.data.test_labels) else down["aca"]
         return self.evaluate(client, down.replace(personal=own))
 
+    def beside_loss(self) -> list[str]:
+        """The hyperparameters that, as they are, use samples beside `client.loss`.
+
+        Where a class is `private` but for these, privacy refuses them by name; 0 turns each off.
+        """
+        return []
+
     given: ClassVar[frozenset[str]] = frozenset()
     """The hyperparameters that this object was given; the others are defaults."""
 

@@ -99,6 +99,7 @@ class Federation:
         self.algorithm, self.server, self.budget = algorithm, server, budget
         self.schedule, self.checkpoint, self.observers = schedule, checkpoint, observers
         self.ledger = server.channel.ledger
+        server.paid = None if budget is None else set()
         self.done = 0
         self.state: Payload | None = None
         self.final: dict[str, Weights] | None = None
@@ -123,8 +124,8 @@ class Federation:
             self._remember_overall()
         if DEFENCE in saved.payloads:
             self.server.defence.restore(saved.payloads[DEFENCE])
-        if self.budget is not None and PRIVACY in saved.payloads:
-            self.budget.restore(saved.payloads[PRIVACY])
+        if self.budget is not None:
+            self.budget.restore(saved.payloads.get(PRIVACY))
         finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
         if finals and self._last(saved.round):
             self.final = {name.removeprefix(FINAL): weights for name, weights in finals.items()}

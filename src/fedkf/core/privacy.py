@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 CHANCE = ("privacy sampling", "privacy noise")
 """The purposes of the random streams that a private turn draws from."""
-HELD = 1 << 23
-"""Numbers that the gradients of single samples take at a time, at most, and of so many samples:"""
-MOST, LEAST = 128, 8
 
 
 class Withheld(FedkfError):
@@ -84,7 +81,7 @@ class Budget(Protocol):
         ...
 
     def state(self) -> Payload: ...
-    def restore(self, saved: Payload) -> None: ...
+    def restore(self, saved: Payload | None) -> None: ...
 
 
 # -- chance ----------------------------------------------------------------------------------------
@@ -190,6 +187,8 @@ class PrivateSamples:
 
     def loss(self, model: nn.Module, function: Callable[..., Tensor], batch: object) -> Tensor:
         """A loss of value 0 whose gradient is the noisy one, however it is used further."""
+        from fedkf.core.gradients import clipped_sum, learned
+
         if not isinstance(batch, Sealed) or len(self.opened) == self.mechanism.steps:
             raise Withheld
         index = batch.open()
@@ -215,6 +214,8 @@ class PrivateSamples:
         Clipped gradients want long steps, which would throw a model off in other directions. Terms
         beside the loss have seen no samples, so that this costs nothing.
         """
+        from fedkf.core.gradients import learned
+
         parameters = {name: p for name, p in learned(model).items() if p.grad is not None}
         rest = {name: p.grad - self.released[name] for name, p in parameters.items()}  # type: ignore[operator]
         norm = torch.stack([r.square().sum() for r in rest.values()]).sum().sqrt()
@@ -230,46 +231,3 @@ def behind(privacy: Privacy, client: Client) -> PrivateSamples:
         chance = SeededChance(*(client.random(purpose) for purpose in CHANCE))
     data, client.data = client.data, cast("ClientData", WithheldData())
     return PrivateSamples(data.images, data.labels, data.units, privacy, chance)
-
-
-def learned(model: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
-
-
-def clipped_sum(
-    model: nn.Module,
-    function: Callable[..., Tensor],
-    samples: tuple[Tensor, Tensor],
-    clip: float,
-    shares: Tensor | None = None,
-) -> dict[str, Tensor]:
-    """Σ of every sample's gradient, none longer than `clip`, times its share.
-
-    A gradient that is no number, as an absurd sample can give, counts as none.
-    """
-    from torch.func import functional_call, grad, vmap
-
-    parameters, buffers = learned(model), dict(model.named_buffers())
-
-    def one(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return function(functional_call(model, (weights, buffers), (x[None],)), y[None])
-
-    gradients = vmap(grad(one), in_dims=(None, 0, 0), randomness="different")
-    weights = {name: p.detach() for name, p in parameters.items()}
-    total = {name: torch.zeros_like(p) for name, p in weights.items()}
-    inputs, targets = samples
-    # By the model alone, so that results do not depend on a machine's memory.
-    chunk = max(LEAST, min(MOST, HELD // sum(p.numel() for p in weights.values())))
-    for start in range(0, len(targets), chunk):
-        part = slice(start, start + chunk)
-        found = gradients(weights, inputs[part], targets[part])
-        squares = torch.stack([g.flatten(1).square().sum(1) for g in found.values()]).sum(0)
-        factor = (clip / squares.sqrt()).clamp(max=1.0)
-        if not squares.isfinite().all():
-            factor = torch.where(squares.isfinite(), factor, torch.zeros_like(factor))
-            found = {name: g.nan_to_num(0.0, 0.0, 0.0) for name, g in found.items()}
-        if shares is not None:
-            factor = factor * shares[part]
-        for name, gradient in found.items():
-            total[name] += torch.tensordot(factor, gradient, dims=1)
-    return total

@@ -15,7 +15,7 @@ import torch
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
 from fedkf.core.defence import Defence, relative_work
-from fedkf.core.errors import FedkfError, printable
+from fedkf.core.errors import FedkfError, UserError, printable
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.moves import measure
@@ -133,6 +133,8 @@ class Server:
         """Who was asked too, and not waited for."""
         self.uncounted: list[int] = []
         """Whose upload of this round T1 left out."""
+        self.paid: set[int] | None = None
+        """Under privacy, who may still take a turn in this round: each may take one."""
         self._wanted: int | None = None
         self.overall: Weights | None = None
         """T1's mean of every client's latest weights; None before any client was seen."""
@@ -157,6 +159,7 @@ class Server:
         """A new round. Where more clients are active than `wanted`, the first so many count."""
         self.round, self.active = round, sorted(active)
         self.uncounted = []
+        self.paid = None if self.paid is None else set(active)
         self.late, self._wanted = [], wanted if wanted and wanted < len(active) else None
         self.refused, self.trained, self.monitoring = [], {}, {}
         self.moves, self.suspects = Moves(), set()
@@ -216,6 +219,7 @@ class Server:
         """
         self._exchanges += 1
         training = step not in EVALUATIONS
+        self._pay(step, clients)
         states, codec, ledger = self.storage.states, self.channel.codec, self.channel.ledger
         version = f"{self.round}.{self._exchanges}"
         wanted = self._wanted if training and sorted(clients) == self.active else None
@@ -268,6 +272,19 @@ class Server:
             if "monitoring" in item.payload:
                 self.monitoring[item.client] = item.payload.numbers["monitoring"]
         return accepted
+
+    def _pay(self, step: str, clients: Sequence[int]) -> None:
+        """Under privacy, refuse a turn that was not paid for when the round began."""
+        algorithm = self.channel.algorithm
+        free = () if algorithm is None else algorithm.without_samples
+        if self.paid is None or step in (*EVALUATIONS, *free):
+            return
+        if more := sorted(set(clients) - self.paid):
+            raise UserError(
+                f"under privacy a client takes one turn in a round that it is asked in, and "
+                f"{step} was to be another for client {more[0]}"
+            )
+        self.paid -= set(clients)
 
     def _compared(self, sent: Payload, uploads: Mapping[int, Payload]) -> dict[int, str]:
         """Why the defence refuses uploads, next to each other; how unusual they are is noted."""

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from fedkf.core.errors import UserError
 from fedkf.core.payload import write_atomically
 from fedkf.core.privacy import Mechanism
+from fedkf.flower.evidence import KEY, Witness, behind, completed, summary
+from fedkf.flower.logs import SENT
 from fedkf.flower.orders import locked
 from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from fedkf.runs.schema import Config
 
 FILE = "privacy.json"
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+"""What a file that was damaged may end in."""
 READING = (
     *("task", "class_names", "target", "positive", "site", "columns", "categorical", "categories"),
     *("missing", "indicators", "missing_values", "window", "stride", "unit"),
@@ -74,15 +79,22 @@ class Terms:
         return Terms(experiment, promised, asked.delta, digest)
 
 
+def account(found: Any) -> dict[str, Any]:
+    """A whole account of what a file holds; a list is that of turns."""
+    found = {"turns": found} if isinstance(found, list) else found
+    return {"reading": None, "promises": {}, **found}
+
+
 class SiteAccounts:
     """SITE/privacy.json: every private turn, written before it begins, and what was agreed to.
 
     A turn is paid for even if a crash ends it: nobody can tell who has seen what of it. A record
-    that cannot be read allows nothing.
+    that cannot be read allows nothing, and neither does one that tells less than the site's answers
+    on record do: it was deleted, cut, changed, or is an old copy.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, witness: Witness = lambda: None) -> None:
+        self.file, self.witness = file, witness
 
     def turns(self, experiment: str | None = None) -> list[Mechanism]:
         """The mechanisms of all turns, or of those of one experiment."""
@@ -145,11 +157,54 @@ class SiteAccounts:
             content["turns"].append({"experiment": experiment, **asdict(mechanism)})
             self._write(content)
 
+    def told(self) -> dict[str, Any]:
+        """What the next answer on record says of the account: never less than the last one."""
+        before = self.witness()
+        try:
+            content = self._content()
+            return {KEY: summary(content)} if self.file.exists() else {}
+        except (SiteRefusal, *UNREADABLE):
+            return {} if before is None else {KEY: before}
+
+    @private()
+    def recover(self) -> dict[str, Any]:
+        """Complete the account by what is on record; where there is no record, as it is."""
+        with locked(self.file):
+            told = self.witness()
+            try:
+                content = self._held()
+                lost = not self.file.exists()
+            except UNREADABLE:
+                content, lost = account([]), True
+            if lost and (told is None or told.get("lost")):
+                raise UserError(
+                    f"nothing here tells what was spent; put {FILE} or {SENT} back (a {FILE} of "
+                    '{"turns": []} says that nothing ever was)'
+                )
+            if told is not None and not told.get("lost"):
+                content = completed(content, told)
+                content["reading"] = told["reading"] if lost else content["reading"]
+            self._write(content)
+        return {KEY: summary(content)}
+
     def _content(self) -> dict[str, Any]:
-        """What the file holds; a list is that of turns."""
-        found = json.loads(self.file.read_bytes()) if self.file.exists() else []
-        found = {"turns": found} if isinstance(found, list) else found
-        return {"reading": None, "promises": {}, **found}
+        """What the file holds, if it is no less than what is on record."""
+        content, told = self._held(), self.witness()
+        if told is not None and told.get("lost"):
+            raise SiteRefusal(
+                f"{SENT}, which tells what was spent, is gone or changed; its operator puts it "
+                f"back, or vouches for {FILE} (fedkf site recover)"
+            )
+        if told is not None and (not self.file.exists() or behind(content, told)):
+            raise SiteRefusal(
+                f"{FILE} is gone or tells of less than {SENT}; its operator puts the newest copy "
+                f"back, or has it completed from {SENT} (fedkf site recover)"
+            )
+        return content
+
+    def _held(self) -> dict[str, Any]:
+        """What the file holds."""
+        return account(json.loads(self.file.read_bytes()) if self.file.exists() else [])
 
     def _write(self, content: dict[str, Any]) -> None:
         write_atomically(self.file, (json.dumps(content, indent=1) + "\n").encode())
@@ -159,6 +214,6 @@ class SiteAccounts:
         """Whatever cannot be made sense of is a refusal, and said here."""
         try:
             yield
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             print(f"fedkf site: {self.file} cannot be read: {error}", file=sys.stderr)
             raise SiteRefusal("its record of what was spent cannot be read") from None

@@ -84,6 +84,7 @@ def answered(
     folder: SiteFolder, message: Message, context: Context, work: Callable[[SiteFolder], Answer]
 ) -> Message:
     order = digest_of(message)
+    folder.evidence().begin()
     try:
         folder.guard(context.node_id).check(message)
     except Exception as error:
@@ -97,7 +98,8 @@ def answered(
         reply, kinds = handshake.answer(message, {"error": text}), {"error": len(text)}
     content = plain(reply)
     about = {"kinds": dict(kinds), "bytes": len(content), "digest": digest(content)}
-    SentLog(folder / SENT).append({**described(message), **about}, folder.key())
+    entry = {**described(message), **about}
+    SentLog(folder / SENT).append(entry, folder.key(), folder.accounts().told)
     return seal(folder, message, order, reply)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from fedkf.flower.orders import locked
 from fedkf.flower.private import private
 
 SENT, REFUSED = "sent.jsonl", "refused.jsonl"
+RECOVERED = "recovered"
+"""The type of a line that is of no answer: the site's operator vouched for its account."""
 PURPOSE = b"fedkf sent 1\n"
 BEGINNING = "0" * 64
 """What the first line has in the place of the digest of the line before."""
@@ -36,11 +38,17 @@ class SentLog:
         self.file = file
 
     @private()
-    def append(self, entry: Mapping[str, Any], key: ec.EllipticCurvePrivateKey) -> None:
+    def append(
+        self,
+        entry: Mapping[str, Any],
+        key: ec.EllipticCurvePrivateKey,
+        more: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        """A line with this entry; `more` of it is asked for when no other line can come between."""
         with locked(self.file):
             self._drop_torn_line()
             previous = self._last_digest()
-            content = {"time": now(), **entry, "previous": previous}
+            content = {"time": now(), **entry, **more(), "previous": previous}
             signature = key.sign(PURPOSE + canonical(content), ec.ECDSA(hashes.SHA384()))
             line = json.dumps({**content, "signature": signature.hex()}) + "\n"
             descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -67,9 +75,24 @@ class SentLog:
         last = self._end().rstrip(b"\n").rpartition(b"\n")[2]
         return digest(last) if last else BEGINNING
 
+    def last(self, name: str, key: ec.EllipticCurvePublicKey) -> Any:
+        """What is said by this name, by the last line that does; None if none near the end does.
+
+        Raises ValueError if the site did not write that line.
+        """
+        content = self._end()
+        whole = len(content) == self.file.stat().st_size
+        for line in reversed(content.split(b"\n")[0 if whole else 1 : -1]):
+            if f'"{name}": '.encode() in line:
+                found = signed(line, key)
+                if found is None:
+                    raise ValueError(f"{self.file}: a line is not what the site wrote there")
+                return found.get(name)
+        return None
+
     def check(self, key: ec.EllipticCurvePublicKey) -> int:
         """How many answers were sent; raises where a line is not as it was written."""
-        previous, number = BEGINNING, 0
+        previous, number, others = BEGINNING, 0, 0
         if not self.file.exists():
             return 0
         with open(self.file, "rb") as file:
@@ -77,17 +100,24 @@ class SentLog:
                 if not line.endswith(b"\n") or not authentic(line, previous, key):
                     raise FedkfError(f"{self.file}: line {number} is not what the site wrote there")
                 previous = digest(line.rstrip(b"\n"))
-        return number
+                others += f'"type": "{RECOVERED}"'.encode() in line
+        return number - others
 
 
 def authentic(line: bytes, previous: str, key: ec.EllipticCurvePublicKey) -> bool:
+    content = signed(line, key)
+    return content is not None and content.get("previous") == previous
+
+
+def signed(line: bytes, key: ec.EllipticCurvePublicKey) -> dict[str, Any] | None:
+    """What a line says, if whoever has the key wrote it."""
     try:
-        content = json.loads(line)
+        content: dict[str, Any] = json.loads(line)
         signature = bytes.fromhex(content.pop("signature"))
         key.verify(signature, PURPOSE + canonical(content), ec.ECDSA(hashes.SHA384()))
-        return bool(content["previous"] == previous)
     except (ValueError, KeyError, TypeError, AttributeError, InvalidSignature):
-        return False
+        return None
+    return content
 
 
 class RefusedLog:

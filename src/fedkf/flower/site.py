@@ -29,6 +29,7 @@ from fedkf.data.targets import Targets
 from fedkf.flower import keys, programs
 from fedkf.flower.budget import FILE as BUDGET
 from fedkf.flower.budget import Limit, SiteAccounts, Terms
+from fedkf.flower.evidence import ORDERS, Evidence
 from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.orders import Guard, Recipient
 from fedkf.flower.private import private
@@ -87,7 +88,15 @@ class SiteFolder:
     def guard(self, node: int) -> Guard:
         """What stands between a message to this site, which is that node now, and its data."""
         own = Recipient(node, keys.fingerprint(self.key().public_key()))
-        return Guard(self / "orders.json", self.trusted().signing, own)
+        return Guard(self / ORDERS, self.trusted().signing, own)
+
+    def evidence(self) -> Evidence:
+        """What its answers on record tell of its account."""
+        return Evidence(self.path, self.key().public_key())
+
+    def accounts(self) -> SiteAccounts:
+        """What its experiments have spent of its privacy."""
+        return SiteAccounts(self / BUDGET, self.evidence())
 
     def read(self) -> Site:
         file = self / FILE
@@ -186,7 +195,7 @@ class Host:
                 "which its site file does not share"
             )
         self._check_privacy()
-        self.accounts = SiteAccounts(folder / BUDGET)
+        self.accounts = folder.accounts()
         self._experiment = invitation.experiment
         self._folder = folder / "state" / invitation.experiment
 
@@ -225,7 +234,11 @@ class Host:
     def _settled(self) -> tuple[Config, FederatedData]:
         if self._config.privacy.on:
             self.accounts.check(self._terms)
-        return load_data(self._config)
+        config, data = load_data(self._config)
+        own = self.site.privacy
+        if own is not None and own.delta >= 1 / max(1, data.sizes[0]):
+            raise SiteRefusal("privacy.delta of its site file is not below 1/n of its n samples")
+        return config, data
 
     @property
     def _terms(self) -> Terms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 from torch.nn import functional as F
@@ -19,6 +19,8 @@ class CNN1d(nn.Module):
     beat and one at its end differ. The norms are over one sample each: clients have no statistics
     to agree on. Any number of channels and any length will do.
     """
+
+    samples_apart: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,6 +18,8 @@ class LeNet5(nn.Module):
     At 32×32 the last convolution is 5×5; at other sizes it covers whatever is left of the image, so
     there are always 120 features. Images under 16×16 are enlarged to 32×32 first.
     """
+
+    samples_apart: ClassVar[bool] = True
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()

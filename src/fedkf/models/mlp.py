@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 from torch.nn import functional as F
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 class MLP(nn.Module):
     """Two hidden layers; the features are the second one's."""
+
+    samples_apart: ClassVar[bool] = True
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int = 64) -> None:
         super().__init__()
@@ -34,6 +36,8 @@ class MLP(nn.Module):
 
 class Linear(nn.Module):
     """A linear model, for tables with few rows; the features are the inputs."""
+
+    samples_apart: ClassVar[bool] = True
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()

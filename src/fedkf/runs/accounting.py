@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from fedkf.core.errors import UserError
+from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import Payload
 from fedkf.core.privacy import Mechanism
 from fedkf.core.records import Spent
@@ -112,5 +112,7 @@ class Accounts:
     def state(self) -> Payload:
         return Payload(turns={str(client): turns for client, turns in sorted(self.turns.items())})
 
-    def restore(self, saved: Payload) -> None:
+    def restore(self, saved: Payload | None) -> None:
+        if saved is None:
+            raise FedkfError("the checkpoint does not say what clients have spent of their privacy")
         self.turns = {int(client): int(n) for client, n in saved.numbers["turns"].items()}

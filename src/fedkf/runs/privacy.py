@@ -89,6 +89,13 @@ def check_private(config: Config, kind: type[Algorithm]) -> None:
     check_installed("privacy", "privacy", "dp_accounting")
     name = config.algorithm.name
     check_algorithm(name, kind)
+    made = kind.create(config.algorithm.model_dump(exclude={"name"}))
+    if beside := made.beside_loss():
+        told = [f"algorithm.{key} {getattr(made, key):g}" for key in beside]
+        raise refused(
+            f"{name} with {' and '.join(told)}",
+            "samples would be used beside the noisy gradients; 0 turns that off",
+        )
     check_samples(config, kind)
     if settings.class_weights != "none":
         raise refused("data.class_weights", "a sample's gradient may not depend on the others")
@@ -99,6 +106,21 @@ def check_private(config: Config, kind: type[Algorithm]) -> None:
     check_reading(settings)
     if config.evaluation.personal != "none":
         raise refused("evaluation.personal", "personal models learn from samples without noise")
+    check_choice(config)
+
+
+def check_choice(config: Config) -> None:
+    """Refuse models that are picked by test samples, and samples of the source on the server."""
+    by_tests = "which model is handed on would be picked by test samples, without noise"
+    if config.federation.patience is not None:
+        raise refused("federation.patience", by_tests)
+    if "best" in config.output.keep:
+        raise refused("output.keep best", by_tests)
+    if isinstance(config.data.proxy, float | int):
+        raise refused(
+            "data.proxy as a share",
+            "samples of the source would be used without noise; name public ones",
+        )
 
 
 def check_reading(settings: Data) -> None:
@@ -234,7 +256,7 @@ def try_private(task: Task) -> None:
     """One private gradient of two inputs, or a sentence that says why the model gives none."""
     import torch
 
-    from fedkf.core.privacy import clipped_sum
+    from fedkf.core.gradients import clipped_sum
     from fedkf.models.check import looks_up
 
     model = task.make_model().train()

@@ -14,8 +14,11 @@ from pathlib import Path
 from fedkf.secure.protocol import Refusal
 
 
-def only_once(folder: Path, seed: bytes, step: str, message: bytes) -> None:
-    """Refuse a step that was answered for another message; the same one may be repeated."""
+def only_once(folder: Path, seed: bytes, step: str, message: bytes, again: bool = True) -> None:
+    """Refuse a step that was answered for another message; the same one may be repeated.
+
+    Not so where it would not be answered the same `again`.
+    """
     name = hashlib.sha256(seed + step.encode()).hexdigest()[:32]
     try:
         with open(folder / f"{name}.answered", "xb") as file:
@@ -25,3 +28,7 @@ def only_once(folder: Path, seed: bytes, step: str, message: bytes) -> None:
     except FileExistsError:
         if (folder / f"{name}.answered").read_bytes() != message:
             raise Refusal(f"it has answered another {step} with this round's keys") from None
+        if not again:
+            raise Refusal(
+                f"it has begun this {step} before, and other noise may not be behind the same masks"
+            ) from None

@@ -7,6 +7,7 @@ it is the difference from what was accepted of it last, which is part of its pri
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,7 +88,7 @@ class SecureSums(Algorithm):
         """Phase 2: shares of both secrets for every other client."""
         roster = wire.read_roster(down, self.share)
         secrets = secrets_of(client)
-        self.remember(secrets, "secure_shares", down)
+        self.remember(secrets, "secure_shares", wire.digest(down))
         sealed = sealed_shares(client.id, secrets, roster)
         return Payload().add("shares", {"sealed": wire.rows(sealed, roster)}, "sealed_shares")
 
@@ -95,7 +96,7 @@ class SecureSums(Algorithm):
         """Phase 3: the algorithm's local training, and its result behind masks."""
         roster, secrets = wire.read_roster(down, self.share), secrets_of(client)
         asked = Asked(wire.marked(down, "present", roster), wire.digest(down))
-        self.remember(secrets, "secure_update", down)
+        self.remember(secrets, "secure_update", asked.about + began_from(client), client)
         before, since = client.state, wire.of_client(down, "since", client.id, roster)
         client.state = without_groups(before)
         shown = {kind for kind in down.kinds.values() if kind not in HIDING}
@@ -130,13 +131,19 @@ class SecureSums(Algorithm):
         sealed = wire.column(down["sealed"]["shares"], client.id, roster)
         secrets = secrets_of(client)
         shares = revealed(client.id, secrets, roster, stages, sealed)
-        self.remember(secrets, "secure_unmask", down)
+        self.remember(secrets, "secure_unmask", wire.digest(down))
         return Payload().add("revealed", {"shares": wire.rows(shares, roster)}, "mask_shares")
 
-    def remember(self, secrets: RoundSecrets, step: str, down: Payload) -> None:
-        """At a site: answer one message with each round's keys, however often it is sent."""
+    def remember(
+        self, secrets: RoundSecrets, step: str, message: bytes, trains: Client | None = None
+    ) -> None:
+        """At a site: answer one message with each round's keys, however often it is sent.
+
+        A client that trains with noise never ends the same: it answers once.
+        """
         if self.answers is not None:
-            only_once(self.answers, secrets.seed, step, wire.digest(down))
+            again = trains is None or trains.private is None
+            only_once(self.answers, secrets.seed, step, message, again)
 
     # -- on the server --------------------------------------------------------------------------
 
@@ -250,6 +257,12 @@ def secrets_of(client: Client) -> RoundSecrets:
     if client.state is None or ROUND not in client.state:
         raise FedkfError("it has no keys of this round")
     return RoundSecrets(wire.content(client.state[ROUND]["seed"]))
+
+
+def began_from(client: Client) -> bytes:
+    """Of all that training hangs on beside the message; whoever asks names both."""
+    state = client.state or Payload()
+    return hashlib.sha256(b"%d\n" % client.round + state.to_bytes()).digest()
 
 
 def with_groups(state: Payload | None, groups: Mapping[str, Mapping[str, Any]]) -> Payload:
