@@ -42,9 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(folder: Path, out: Path, **data: Any) -> fedkf.Result:
-    about = {"source": "table", "path": str(folder / "all.csv"), "site": "hospital"}
+    about: dict[str, Any] = {"source": "table", "path": str(folder / "all.csv"), "site": "hospital"}
     about |= {"target": "ill", "columns": ["age", "sex", "pressure"], **data}
-    more = {"rounds": 3, "lr": 0.1, "workers": 0, "out": out}
+    more: dict[str, Any] = {"rounds": 3, "lr": 0.1, "workers": 0, "out": out}
     return fedkf.run({"data": about, "model": {"name": "mlp"}}, algorithm="fedavg", **more)
 
 
@@ -198,7 +198,7 @@ def test_signals_are_prepared_as_in_training(tmp_path: Path, cli: Callable[..., 
     cells = np.loadtxt(tmp_path / "new.csv", delimiter=",", skiprows=1)[:, 1:]
     waves = cells.reshape(8, 20, 2).transpose(0, 2, 1)
     np.savez(tmp_path / "new.npz", signals=waves, labels=np.array([0, 0, 1, 1] * 2))
-    again = result.predict(tmp_path / "new.npz")
+    again: list[Any] = list(result.predict(tmp_path / "new.npz"))
     assert again == [(row["class"], pytest.approx(row["probability"], abs=1e-5)) for row in found]
     assert result.evaluate(tmp_path / "new.npz")["amp"] == 1.0
     recording(tmp_path / "p9.csv", 9)

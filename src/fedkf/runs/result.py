@@ -104,10 +104,10 @@ class Result:
         return {"run": str(self.folder), "readout": readout, **result}
 
     def __repr__(self) -> str:
-        return as_text(self.summary, self.rounds)
+        return as_text(self.summary, self.rounds, self.config.privacy.delta)
 
     def _repr_html_(self) -> str:
-        return as_html(self.summary, self.rounds, self.partition)
+        return as_html(self.summary, self.rounds, self.partition, self.config.privacy.delta)
 
     def frame(self) -> Any:
         """A tidy table (pandas) with one row per evaluated round and readout."""
