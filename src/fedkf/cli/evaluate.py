@@ -12,7 +12,7 @@ import typer
 from fedkf.cli.consoles import out, say, show
 from fedkf.cli.options import ObjectOption, ReadoutOption, RunArgument
 from fedkf.cli.tables import group_tables, percent, scores, spanned, table
-from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
+from fedkf.metrics.sites import ACCURACY, OURS_OF_SITES, SITE_METRICS, SiteMetric
 
 
 def evaluate(
@@ -87,13 +87,14 @@ def show_evaluation(result: dict[str, Any]) -> None:
 
 
 def columns(result: dict[str, Any]) -> list[SiteMetric]:
-    """The metrics that fit on a screen: the headline's, accuracy and what its classes hide.
+    """The metrics that fit on a screen: the headline's, accuracy, the user's, what classes hide.
 
     `--json` has all of them.
     """
     first = result.get("metric", ACCURACY)
     known = next((c["metrics"] for c in result["clients"] if "metrics" in c), {ACCURACY: None})
-    wanted = (first, ACCURACY, "balanced_accuracy", "auroc", "rmse", "r2", "concordance")
+    own = [name for name in known if name not in OURS_OF_SITES]
+    wanted = (first, ACCURACY, *own, "balanced_accuracy", "auroc", "rmse", "r2", "concordance")
     return [SITE_METRICS[name] for name in dict.fromkeys(wanted) if name in {ACCURACY, *known}]
 
 

@@ -20,6 +20,7 @@ from fedkf.metrics.sites import ACCURACY, judgement
 from fedkf.runs.comparison import trained_alone
 from fedkf.runs.evaluation import Group, evaluate
 from fedkf.runs.groups import by_groups
+from fedkf.runs.judging import add_own_metrics, headline_of
 from fedkf.runs.mixtures import mixtures
 from fedkf.runs.personalize import data_of
 from fedkf.runs.prediction import with_channels
@@ -93,7 +94,10 @@ def asked(
 def headline(folder: RunFolder) -> str | None:
     """The metric that a run asked to be judged by, if it said so."""
     config = folder.config()
-    return None if config is None else config.evaluation.metric
+    if config is None:
+        return None
+    add_own_metrics(config)
+    return headline_of(config)
 
 
 def add_mixtures(result: dict[str, Any], count: int) -> None:
