@@ -37,6 +37,7 @@ from fedkf.cli import (
     sweep,
 )
 from fedkf.cli.consoles import say
+from fedkf.core import details
 from fedkf.core.errors import FedkfError
 
 typer.core.HAS_RICH = (
@@ -84,6 +85,7 @@ def main() -> None:
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
+        details.show()
     else:
         warnings.simplefilter("ignore")
     try:
