@@ -120,7 +120,8 @@ def show_resolution(clients: Sequence[dict[str, Any]]) -> None:
 
 def show_classes(result: dict[str, Any]) -> None:
     """How well each class is known, and what it is taken for."""
-    classes = table("", "class", "tested", "accuracy %", "most often taken for")
+    last = "most often taken for"
+    classes = table("", "class", "tested", "accuracy %", last, texts=(last,))
     for k, c in enumerate(result["classes"]):
         wrong = [n if j != k else 0 for j, n in enumerate(result["confusion"][k])]
         most = max(wrong)
