@@ -14,6 +14,7 @@ from fedkf import __version__
 from fedkf.cli import (
     advise,
     algorithms,
+    best,
     check,
     completion,
     config,
@@ -70,6 +71,7 @@ COMMANDS = (
     figure.figure,
     dashboard.dashboard,
     sweep.sweep,
+    best.best,
     reproduce.reproduce,
     distill.distill,
     completion.completion,
