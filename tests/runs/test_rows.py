@@ -222,3 +222,13 @@ def test_arrays_need_no_labels_to_be_predicted(
     assert (told.code, told.out) == (2, "")
     with pytest.raises(UserError, match="the model takes images, not rows with names"):
         result.predict([{"a": 1}])
+
+
+def test_a_report_of_a_table_speaks_of_no_images(result: fedkf.Result) -> None:
+    from fedkf.report.page import build
+    from fedkf.report.runs import read_runs
+
+    page = build(read_runs([result.folder]))
+    assert "What the model has in mind" not in page
+    assert "A patient is not an average" not in page
+    assert "Nobody is an average" in page

@@ -18,7 +18,8 @@ from fedkf.metrics.sites import ACCURACY, OURS_OF_SITES, SITE_METRICS, SiteMetri
 def evaluate(
     run: RunArgument,
     data: Annotated[
-        Path | None, typer.Option(help="New data: an .npz file or a folder of images.")
+        Path | None,
+        typer.Option(help="New data: an .npz file, a folder of images, a table or signals."),
     ] = None,
     mixtures: Annotated[
         int, typer.Option(metavar="Q", min=0, help="Also on Q random mixtures of the clients.")
