@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from torch import nn
 import fedkf
 from fedkf.core.client import Client
 from fedkf.core.payload import Payload
+from fedkf.metrics import METRICS, OURS
+from fedkf.metrics.sites import OURS_OF_SITES, SITE_METRICS
 from fedkf.runs.config import resolve
 from fedkf.runs.setup import load_source, make_data, make_task, settle
 
@@ -42,6 +44,17 @@ class Outcome(NamedTuple):
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _our_metrics_only() -> Iterator[None]:
+    """Metrics that a test adds are gone after it."""
+    yield
+    tables: list[tuple[dict[str, Any], frozenset[str]]]
+    tables = [(METRICS, OURS), (SITE_METRICS, OURS_OF_SITES)]
+    for table, ours in tables:
+        for name in set(table) - ours:
+            table.pop(name)
 
 
 @pytest.fixture(scope="session")

@@ -116,6 +116,36 @@ def test_debug_shows_the_traceback() -> None:
     assert "Traceback" in done.stderr
 
 
+BROKEN = """
+from dataclasses import dataclass
+
+from fedkf import Algorithm
+
+
+@dataclass(frozen=True)
+class Broken(Algorithm):
+    name = "broken"
+
+    def local_update(self, client, down):
+        return {}[client.id]  # here
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_debug_shows_where_a_client_failed_in_whichever_process(
+    config: Path, tmp_path: Path, workers: int
+) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    run = ("run", config, "--set", "algorithm.name=broken:Broken", "--workers", workers)
+    plain = fedkf(*run, "--quiet", "--out", "a", cwd=tmp_path)
+    assert plain.returncode == 1
+    assert "Traceback" not in plain.stderr
+    debug = fedkf(*run, "--quiet", "--out", "b", "--debug", cwd=tmp_path)
+    assert debug.returncode == 1
+    assert "return {}[client.id]  # here" in debug.stderr
+    assert "broken.py" in debug.stderr
+
+
 def test_version_and_config(cli: CLI) -> None:
     assert re.fullmatch(r"fedkf \d+\.\d+\.\d+\n", cli("--version").out)
     shown = yaml.safe_load(cli("config", "--set", "federation.lr=1e-2").out)

@@ -84,7 +84,7 @@ def test_rows_that_two_sites_hold_are_told(tmp_path: Path) -> None:
     row = {"site": "north", "age": "99", "x": "1.5", "ill": "1"}
     path = table(tmp_path / "t.csv", lambda k, r: r, row, {**row, "site": "west"})
     (text,) = told(path)[1]
-    assert text.startswith("1 rows are the same at several sites (such as north and west)")
+    assert text.startswith("1 row is the same at several sites (such as north and west)")
 
 
 def test_a_site_without_a_class_is_told_before_training(
@@ -122,5 +122,5 @@ def test_windows_longer_than_the_recordings_are_refused_or_leave_a_site_out(tmp_
     said: list[str] = []
     source = read("signals", str(folder), Reading(target="label", window=20), said.append)
     assert source.owner_names == ["a"]
-    assert said[0].startswith("4 recordings are shorter than data.window (20) and are left out")
+    assert said[0].startswith("4 recordings are shorter than data.window (20) and left out")
     assert said[1] == "no recording is left of b"

@@ -24,6 +24,7 @@ from published import (
 from fedkf.core.errors import UserError
 from fedkf.data import catalog, sources
 from fedkf.data.archives import plain
+from fedkf.data.public import DATASETS
 from fedkf.data.source import Source
 from fedkf.runs.config import presets, read, resolve
 from fedkf.runs.setup import load_source
@@ -248,3 +249,10 @@ def test_presets_hold_the_papers_settings(name: str) -> None:
     prox = resolve(content, {"algorithm.name": "fedprox"})
     assert prox.algorithm.model_dump() == {"name": "fedprox", "mu": mu}
     assert name in presets()
+
+
+def test_classes_of_data_sets_can_be_names_of_folders() -> None:
+    for dataset in DATASETS.values():
+        for name in dataset.class_names:
+            assert name == Path(name).name, f"{dataset.name}: {name}"
+            assert name.strip() == name

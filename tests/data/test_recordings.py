@@ -146,7 +146,7 @@ def test_recordings_that_are_too_short_are_left_out(tmp_path: Path) -> None:
         record(tmp_path / "ann" / f"{name}.csv", rows, act=["sit"] + ["walk"] * (rows - 1))
     reading = Reading(window=4, target="act", least_classes=1)
     assert len(signals(str(tmp_path), reading, said.append).labels) == 4
-    assert said == ["1 recordings are shorter than data.window (4) and are left out: ann/short.csv"]
+    assert said == ["1 recording is shorter than data.window (4) and left out: ann/short.csv"]
 
 
 def test_a_window_longer_than_every_recording_is_a_mistake(tmp_path: Path) -> None:

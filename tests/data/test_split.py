@@ -42,6 +42,28 @@ def test_a_unit_is_on_one_side(how: str) -> None:
     assert {LABELS[k] for k in test} == {0, 1} or {LABELS[k] for k in train} == {0, 1}
 
 
+def test_a_unit_with_samples_at_several_clients_is_on_one_side_at_all_of_them() -> None:
+    units = np.arange(40) // 4
+    parts = [np.arange(k, 40, 3) for k in range(3)]
+    for seed in range(5):
+        train, test = split(source(units=units), parts, 0.7, np.random.default_rng(seed), "random")
+        sides = [{int(units[k]) for part in side for k in part} for side in (train, test)]
+        assert sides[0].isdisjoint(sides[1])
+        assert len(sides[1]) == 3
+        for part, one, two in zip(parts, train, test, strict=True):
+            assert sorted([*one, *two]) == part.tolist()
+            assert len(one)
+
+
+def test_a_client_of_one_shared_unit_trains_and_so_does_that_unit_elsewhere() -> None:
+    units = np.arange(40) // 20
+    parts = [np.arange(5, 40), np.arange(5)]  # the second has samples of the first unit only
+    for seed in range(5):
+        train, test = split(source(units=units), parts, 0.5, np.random.default_rng(seed), "random")
+        assert len(train[1]) == 5
+        assert set(units[test[0]].tolist()) <= {1}
+
+
 def test_a_single_unit_trains() -> None:
     assert sides(source(units=np.zeros(40, np.int64)), "random")[1] == set()
 

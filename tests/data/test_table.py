@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(
             ("site,a,ill", *(f"n,{k},{k % 2}" for k in range(9)), "s,1,1"),
             "fewer than 5 rows: s (1)",
         ),
-        (("site,a,ill", *("n,1,0", "s,1,0", "s,2,1") * 6), "1 rows are the same at several sites"),
+        (("site,a,ill", *("n,1,0", "s,1,0", "s,2,1") * 6), "1 row is the same at several sites"),
     ],
 )
 def test_what_is_odd_is_said_and_goes_on(

@@ -22,7 +22,7 @@ def follow(page: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     """Do what a page says, one thing after the other; what each command printed."""
     said = {}
     for language, title, text in BLOCK.findall((ROOT / "docs/tutorials" / page).read_text()):
-        if language == "yaml":
+        if language in ("yaml", "csv"):
             Path(title).write_text(text)
         elif language == "python":
             exec(compile(text, page, "exec"), {})
@@ -71,3 +71,5 @@ def test_a_hospitals_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     sentence = next(line for line in advised.splitlines() if line.startswith("advice: "))
     assert re.search(r"south loses \d+ points by the shared model", sentence)
     assert "north" in Path("hospitals.html").read_text()
+    told = said["fedkf predict runs/hospitals today.csv"].splitlines()
+    assert [line.split(":")[0] for line in told] == ["today.csv, line 2", "today.csv, line 3"]

@@ -195,3 +195,25 @@ def test_mistakes_are_told_in_a_sentence(
     assert "must be a name, or a list of names" in told(*sited, "data.holdout=[]")
     with pytest.raises(UserError, match="for rehearsals"):
         outgoing(parse({"data": {"holdout": "south"}}))
+
+
+def test_a_result_shows_the_site(tables: Path, tmp_path: Path) -> None:
+    result = run(settings(tables / "all.csv", holdout="south"), tmp_path / "run")
+    heads, site = str(result).splitlines()[-2:]
+    assert heads.split() == [
+        "held",
+        "out",
+        "tested",
+        "ACA",
+        "accuracy",
+        "%",
+        "OCA",
+        "accuracy",
+        "%",
+    ]
+    score = result.summary["holdout"]["readouts"]["oca"]["accuracy"][0]
+    assert site.split()[:2] == ["south", "30"]
+    assert site.split()[-1] == f"{100 * score:.1f}"
+    html = result._repr_html_()
+    assert "<th>held out</th>" in html
+    assert f"<td>south</td><td>30</td><td>{site.split()[2]}</td>" in html

@@ -41,6 +41,9 @@ def test_everyone_stays_within_the_budget_and_every_round_says_what_was_spent(
             assert last.get(client, 0.0) < epsilon <= 8.0
             last[client] = epsilon
     assert "loss" not in result.history[0]["losses"]
+    told = f"no client has spent more than ε = {max(last.values()):.3g} with δ = 1e-05"
+    assert str(result).splitlines()[-1] == f"privacy: {told}"
+    assert told in result._repr_html_()
 
 
 @pytest.mark.parametrize("samples", ["trained", "noise"])

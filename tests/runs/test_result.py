@@ -62,7 +62,7 @@ def test_a_result_is_evaluated_on_its_clients_and_on_new_data(
         found = fedkf.evaluate(result.folder, new, model=make_model)
         assert found["amp"] == pytest.approx(np.mean(right))
     assert fedkf.evaluate(result.folder, model=make_model)["amp"] == pytest.approx(own["amp"])
-    with pytest.raises(fedkf.UserError, match=r"more\.csv is a table; new data is an \.npz file"):
+    with pytest.raises(fedkf.UserError, match=r"the model takes images, not more\.csv"):
         result.evaluate("more.csv")
 
 

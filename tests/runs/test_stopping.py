@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import Settings, model_bytes
@@ -120,6 +121,20 @@ def test_models_of_the_best_and_of_every_second_round_are_kept(
     assert check_run(tmp_path / "a") == []
     (kept / "round-4" / "oca.safetensors").write_bytes(b"")
     assert "round-4" in check_run(tmp_path / "a")[0]
+
+
+def test_the_best_of_an_error_is_the_smallest(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 3)).astype(np.float32)
+    clients = {name: (x[k::2], 5 * x[k::2, 0]) for k, name in enumerate("ab")}
+    more: dict[str, Any] = {"workers": 0, "algorithm": "fedavg", "model": "mlp", "lr": 0.02}
+    more |= {"task": "regression", "evaluation.metric": "rmse", "keep": "best"}
+    fedkf.run(clients=clients, rounds=2, out=tmp_path / "a", **more)
+    result = fedkf.run(clients=clients, rounds=4, out=tmp_path / "a", resume=True, **more)
+    scores = [record["readouts"]["oca"]["amp"] for record in result.history]
+    assert scores == sorted(scores, reverse=True)  # it learns, so that the last is the best
+    card = json.loads((tmp_path / "a" / "kept" / "best" / "model.json").read_text())
+    assert card["rounds"]["oca"] == result.summary["best"]["oca"]["round"] == 4
 
 
 def test_what_cannot_be_kept_is_told(settings: Settings) -> None:

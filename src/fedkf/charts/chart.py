@@ -49,9 +49,10 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Series):
-    """A curve through the points."""
+    """A curve through the points; `spread` is how far what it is the mean of scatters there."""
 
     dotted: bool = False
+    spread: Sequence[float] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

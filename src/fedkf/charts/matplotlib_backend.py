@@ -163,6 +163,10 @@ def plot(axes: Any, series: Series, chart: Chart, left: float, width: float) -> 
         about["marker"] = look.marker if len(series.x) < FEW else None
         about["linewidth"] = STYLE["lines.linewidth"] * look.width
         axes.plot(series.x, series.y, ":" if series.dotted else "-", **about)
+        if series.spread:
+            pairs = list(zip(series.y, series.spread, strict=True))
+            low, high = ([(y or 0) + side * s for y, s in pairs] for side in (-1, 1))
+            axes.fill_between(series.x, low, high, color=look.colour, alpha=0.2, linewidth=0)
     elif isinstance(series, Bars):
         axes.bar([x + left for x in series.x], [y or 0 for y in series.y], width, **about)
         if series.level is not None:

@@ -54,6 +54,9 @@ def trace(series: Series, chart: Chart) -> dict[str, Any]:
             "line": {"color": look.colour, "width": 1 + look.width, "dash": dash},
             "marker": {"symbol": look.symbol, "size": 5},
         }
+        if series.spread:
+            about = {"array": rounded(series.spread), "thickness": 1, "width": 2}
+            made["error_y"] = {"type": "data", "color": look.colour, **about}
     elif isinstance(series, Bars):
         made |= {"type": "bar", "marker": {"color": look.colour}}
     elif isinstance(series, Bubbles):

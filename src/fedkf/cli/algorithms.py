@@ -30,18 +30,20 @@ def algorithms(as_json: ListOption = False) -> None:
 def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """What each algorithm needs, discloses and costs; the paper's own word where it differs."""
     made = table(
-        "per round and client: bytes in models, passes outside the steps over all its data; "
-        "per batch: passes forward/backward",
+        "per round and client: bytes in models, down/up, and passes outside the steps over all its "
+        "data; per batch: passes forward/backward through model and generator",
         "algorithm",
         "fair",
         "proxy",
         "discloses",
-        "down",
-        "up",
-        "classifier",
+        "bytes",
+        "model",
         "generator",
         "outside",
+        texts=("discloses",),
     )
+    for name in ("algorithm", "bytes", "model", "generator", "outside"):
+        made.columns[[str(column.header) for column in made.columns].index(name)].no_wrap = True
     for row in rows:
         passes, outside, discloses = row["passes"], row["passes_outside"], row["discloses"]
         made.add_row(
@@ -49,10 +51,12 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             beside(row, "fairness_aware", yes(row["fairness_aware"]), yes),
             beside(row, "needs_proxy_data", yes(row["needs_proxy_data"]), yes),
             beside(
-                row, "leaks", ", ".join(discloses), lambda leaks: "more" if leaks else "no more"
+                row,
+                "leaks",
+                ", ".join(kind.replace("_", " ") for kind in discloses),
+                lambda leaks: "more" if leaks else "no more",
             ),
-            f"{row['bytes_down']:g}",
-            f"{row['bytes_up']:g}",
+            f"{row['bytes_down']:g}/{row['bytes_up']:g}",
             beside(row, "passes", classifier(passes), classifier),
             beside(row, "passes", generator(passes), generator),
             classifier(outside) if any(outside.values()) else "",

@@ -14,6 +14,7 @@ from fedkf import __version__
 from fedkf.cli import (
     advise,
     algorithms,
+    best,
     check,
     completion,
     config,
@@ -37,6 +38,7 @@ from fedkf.cli import (
     sweep,
 )
 from fedkf.cli.consoles import say
+from fedkf.core import details
 from fedkf.core.errors import FedkfError
 
 typer.core.HAS_RICH = (
@@ -69,6 +71,7 @@ COMMANDS = (
     figure.figure,
     dashboard.dashboard,
     sweep.sweep,
+    best.best,
     reproduce.reproduce,
     distill.distill,
     completion.completion,
@@ -84,6 +87,7 @@ def main() -> None:
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
+        details.show()
     else:
         warnings.simplefilter("ignore")
     try:

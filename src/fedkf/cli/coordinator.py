@@ -105,7 +105,7 @@ def sites(
     if as_json:
         typer.echo(json.dumps(statuses))
         return
-    rows = table("", "site", "status")
+    rows = table("", "site", "status", texts=("status",))
     for name, status in statuses.items():
         rows.add_row(name, status)
     out.print(rows)

@@ -23,7 +23,8 @@ def list_() -> None:
     from fedkf.data.natural import NATURAL
     from fedkf.data.public import DATASETS
 
-    rows = table("", "name", "what", "where")
+    rows = table("", "name", "what", "where", texts=("what", "where"))
+    rows.columns[0].no_wrap = True
     rows.add_row("digits", "1,797 handwritten digits, 8×8", "embedded")
     for dataset in (*DATASETS.values(), *(natural.dataset for natural in NATURAL.values())):
         found = find(dataset)

@@ -12,13 +12,14 @@ import typer
 from fedkf.cli.consoles import out, say, show
 from fedkf.cli.options import ObjectOption, ReadoutOption, RunArgument
 from fedkf.cli.tables import group_tables, percent, scores, spanned, table
-from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
+from fedkf.metrics.sites import ACCURACY, OURS_OF_SITES, SITE_METRICS, SiteMetric
 
 
 def evaluate(
     run: RunArgument,
     data: Annotated[
-        Path | None, typer.Option(help="New data: an .npz file or a folder of images.")
+        Path | None,
+        typer.Option(help="New data: an .npz file, a folder of images, a table or signals."),
     ] = None,
     mixtures: Annotated[
         int, typer.Option(metavar="Q", min=0, help="Also on Q random mixtures of the clients.")
@@ -87,13 +88,14 @@ def show_evaluation(result: dict[str, Any]) -> None:
 
 
 def columns(result: dict[str, Any]) -> list[SiteMetric]:
-    """The metrics that fit on a screen: the headline's, accuracy and what its classes hide.
+    """The metrics that fit on a screen: the headline's, accuracy, the user's, what classes hide.
 
     `--json` has all of them.
     """
     first = result.get("metric", ACCURACY)
     known = next((c["metrics"] for c in result["clients"] if "metrics" in c), {ACCURACY: None})
-    wanted = (first, ACCURACY, "balanced_accuracy", "auroc", "rmse", "r2", "concordance")
+    own = [name for name in known if name not in OURS_OF_SITES]
+    wanted = (first, ACCURACY, *own, "balanced_accuracy", "auroc", "rmse", "r2", "concordance")
     return [SITE_METRICS[name] for name in dict.fromkeys(wanted) if name in {ACCURACY, *known}]
 
 
@@ -119,7 +121,8 @@ def show_resolution(clients: Sequence[dict[str, Any]]) -> None:
 
 def show_classes(result: dict[str, Any]) -> None:
     """How well each class is known, and what it is taken for."""
-    classes = table("", "class", "tested", "accuracy %", "most often taken for")
+    last = "most often taken for"
+    classes = table("", "class", "tested", "accuracy %", last, texts=(last,))
     for k, c in enumerate(result["classes"]):
         wrong = [n if j != k else 0 for j, n in enumerate(result["confusion"][k])]
         most = max(wrong)

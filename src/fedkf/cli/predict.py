@@ -1,10 +1,10 @@
-"""`fedkf predict`: classes of images."""
+"""`fedkf predict`: what a trained model tells of images, rows of a table, signals."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,16 +13,36 @@ from fedkf.cli.options import ListOption, ReadoutOption, RunArgument
 
 def predict(
     run: RunArgument,
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Images; tables or signals, if the run's data were; .npz files."
+        ),
+    ],
     readout: ReadoutOption = "oca",
     as_json: ListOption = False,
 ) -> None:
-    """Classify images with a trained model."""
-    from fedkf.runs.prediction import classify, shared_model
+    """What a trained model tells of images, of new rows of a table or of signals."""
+    from fedkf.runs.prediction import predictions, shared_model
 
-    found = classify(shared_model(run, readout, "use"), images)
+    found = predictions(shared_model(run, readout, "use"), files)
     if as_json:
         typer.echo(json.dumps(found))
         return
     for row in found:
-        typer.echo(f"{row['image']}: {row['class']} ({100 * row['probability']:.1f} %)")
+        typer.echo(f"{place(row)}: {told(row)}")
+
+
+def place(row: dict[str, Any]) -> str:
+    """Where a person finds what was predicted."""
+    if "image" in row:
+        return str(row["image"])
+    counted = next(key for key in ("line", "sample", "row") if key in row)
+    return f"{row['file']}, {counted} {row[counted]}"
+
+
+def told(row: dict[str, Any]) -> str:
+    """A class and how sure the model is of it, or a number."""
+    if "value" in row:
+        return f"{row['value']:.6g}"
+    return f"{row['class']} ({100 * row['probability']:.1f} %)"

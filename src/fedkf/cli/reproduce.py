@@ -117,7 +117,7 @@ def show_list(whats: Mapping[str, str]) -> None:
     """What may be asked for, and at which scales."""
     from fedkf.paper.scales import SCALES
 
-    rows = table("", "WHAT", "about")
+    rows = table("", "WHAT", "about", texts=("about",))
     for name, about in whats.items():
         rows.add_row(name, about)
     out.print(rows)

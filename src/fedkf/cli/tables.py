@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,11 @@ MOST_SITES, NAMED = 20, 8
 """More clients than this are left to the report."""
 
 
-def table(title: str, *columns: str) -> Table:
-    """An empty table: texts in the first column, numbers in the others."""
+def table(title: str, *columns: str, texts: Collection[str] = ()) -> Table:
+    """An empty table: texts in the first column and in `texts`, numbers in the others.
+
+    Where a terminal is too narrow cells go on below; nothing is cut off.
+    """
     made = Table(
         title=title,
         box=box.SIMPLE_HEAD,
@@ -35,7 +38,8 @@ def table(title: str, *columns: str) -> Table:
         collapse_padding=True,
     )
     for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+        left = index == 0 or column in texts
+        made.add_column(column, justify="left" if left else "right", overflow="fold")
     return made
 
 

@@ -15,6 +15,7 @@ import torch
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
 from fedkf.core.defence import Defence, relative_work
+from fedkf.core.details import tell
 from fedkf.core.errors import FedkfError, UserError, printable
 from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
@@ -306,6 +307,8 @@ class Server:
         """The upload of a reply, decoded, and why it cannot be used, or nothing."""
         upload = reply.upload
         if upload is None:
+            call = reply.call
+            tell(f"client {call.client}, {call.step} in round {call.round},", reply.details)
             return None, reply.error
         self.channel.ledger.up(upload, training)
         try:

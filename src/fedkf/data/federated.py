@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -261,8 +262,13 @@ def check_size(source: Source, size: int | None) -> None:
 
 def as_floats(source: Source, chosen: Indices) -> torch.Tensor:
     """Samples as float32; images of bytes are scaled to [0, 1]."""
-    x = torch.from_numpy(np.array(source.inputs[chosen], order="C"))
-    return x.float() / 255 if x.dtype == torch.uint8 and source.images else x.float()
+    return as_tensor(source.inputs[chosen])
+
+
+def as_tensor(inputs: NDArray[Any]) -> torch.Tensor:
+    """Inputs as float32; images of bytes are scaled to [0, 1]."""
+    x = torch.from_numpy(np.array(inputs, order="C"))
+    return x.float() / 255 if x.dtype == torch.uint8 and x.ndim == 4 else x.float()
 
 
 def resize(images: torch.Tensor, size: int | tuple[int, ...] | None) -> torch.Tensor:

@@ -251,9 +251,16 @@ def decode(
 
 def unreadable(root: Path, broken: Sequence[tuple[Path, str]]) -> UserError:
     """Which files are no images, and what to do."""
-    told = [f"{name} is not a readable image: {reason}" for name, reason in broken[:MOST_NAMED]]
-    more = len(broken) - len(told)
-    rest = f"; and {more} more" if more else ""
+    named: dict[str, list[str]] = {}
+    for name, reason in broken[:MOST_NAMED]:
+        named.setdefault(reason.split(f" '{root}")[0], []).append(str(name))
+    told = [
+        f"{', '.join(names)} {'is not a' if len(names) == 1 else 'are no'} readable "
+        f"image{'s' if len(names) > 1 else ''}: {reason}"
+        for reason, names in named.items()
+    ]
+    more = len(broken) - MOST_NAMED
+    rest = f"; and {more} more" if more > 0 else ""
     return UserError(
         f"data.path: {root}: {'; '.join(told)}{rest} (data.unreadable=skip leaves such files out)"
     )

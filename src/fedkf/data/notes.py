@@ -78,7 +78,9 @@ def shared_rows(source: Source) -> list[str]:
         return []
     first = int(np.flatnonzero(holders > 1)[0])
     one, two, *_ = (source.owner_names[k] for k in pairs[pairs[:, 0] == first, 1])
+    count = int((holders > 1).sum())
+    are = "1 row is" if count == 1 else f"{count} rows are"
     return [
-        f"{int((holders > 1).sum())} rows are the same at several sites (such as {one} and {two}): "
+        f"{are} the same at several sites (such as {one} and {two}): "
         "if they are the same people, one site trains on what another tests with"
     ]

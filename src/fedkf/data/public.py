@@ -158,7 +158,7 @@ DATASETS = {
             "fashion-mnist",
             "Fashion-MNIST: 60,000 pieces of clothing, 28×28",
             [
-                "T-shirt/top",
+                "T-shirt",
                 "Trouser",
                 "Pullover",
                 "Dress",

@@ -85,10 +85,8 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
     if short:
         names = sorted({r.file for r in short})
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        say(
-            f"{len(short)} recordings are shorter than data.window ({window}) and are left out: "
-            f"{', '.join(names[:3])}{more}"
-        )
+        are = "1 recording is" if len(short) == 1 else f"{len(short)} recordings are"
+        say(f"{are} shorter than data.window ({window}) and left out: {', '.join(names[:3])}{more}")
         left = {r.site for r in found if r.length >= window}
         if gone := sorted({str(r.site) for r in short if r.site not in left}):
             say(f"no recording is left of {', '.join(gone[:5])}{' …' if len(gone) > 5 else ''}")
@@ -201,8 +199,9 @@ def divisible(found: list[Recording], window: int, stride: int, say: Say) -> lis
         own = [piece for piece in own if piece.length >= window]
         pieces += own or [recording]
     if single := sum(1 for count in counts.values() if count == 1):
+        have = "1 site has" if single == 1 else f"{single} sites have"
         say(
-            f"{single} sites have a single recording, which is cut where its label changes and "
+            f"{have} a single recording, which is cut where its label changes and "
             f"after {PIECE} windows; whole pieces train or test"
         )
     return pieces

@@ -40,7 +40,7 @@ def from_npz(file: Path, reading: Reading) -> Source:
     read, names = targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
     source = Source(inputs, read, names, task=reading.task, measured=True)
     source = annotated(source, arrays, where, reading.split_by, reading.groups)
-    return chosen_channels(source, reading, where)
+    return replace(source, inputs=chosen_channels(source.inputs, reading, where))
 
 
 def in_units(values: NDArray[Any], scale: NDArray[Any] | None, where: str) -> NDArray[np.float32]:
@@ -63,12 +63,14 @@ def in_units(values: NDArray[Any], scale: NDArray[Any] | None, where: str) -> ND
     return found
 
 
-def chosen_channels(source: Source, reading: Reading, where: str) -> Source:
+def chosen_channels(
+    inputs: NDArray[np.float32], reading: Reading, where: str
+) -> NDArray[np.float32]:
     """The channels that `data.columns` names by their number."""
     if reading.columns is None:
-        return source
-    count = source.inputs.shape[1]
+        return inputs
+    count = inputs.shape[1]
     wrong = [c for c in reading.columns if not c.isdigit() or int(c) >= count]
     if wrong:
         raise UserError(f"data.columns: {where} has channels 0 to {count - 1}, not {wrong[0]!r}")
-    return replace(source, inputs=source.inputs[:, [int(c) for c in reading.columns]])
+    return inputs[:, [int(c) for c in reading.columns]]

@@ -24,14 +24,20 @@ def split(
 ) -> Sides:
     """Training and test samples of each client. Samples of one unit are on the same side.
 
+    That holds across clients, too, where a unit has samples at several.
     `random`: the first `fraction` of a shuffle trains; a client always keeps one sample to train
     on. `stratified`: the same within each class. `given`: as the source says.
     """
     if how == "given":
         return given(source, parts)
     train, test = [], []
+    shared = None
+    if source.units is not None and spread(source.units, parts):
+        shared = tested_everywhere(source, parts, fraction, random)
     for part in parts:
-        if source.units is not None:
+        if shared is not None:
+            chosen = shared[part]
+        elif source.units is not None:
             chosen = tested_units(source, part, fraction, random)
         elif how == "stratified":
             strata = source.strata[part]
@@ -95,6 +101,30 @@ def allotted(sizes: NDArray[np.int64], most: NDArray[np.int64], wanted: int) -> 
         left = np.where(counts < most, shares - counts, -np.inf)
         counts[int(left.argmax())] += 1
     return counts
+
+
+def spread(units: NDArray[np.int64], parts: Sequence[Indices]) -> bool:
+    """Whether any unit has samples at several clients."""
+    held = np.concatenate([np.unique(units[part]) for part in parts])
+    return len(np.unique(held)) < len(held)
+
+
+def tested_everywhere(
+    source: Source, parts: Sequence[Indices], fraction: float, random: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Which of all samples test, where units have samples at several clients.
+
+    A client that would be left with nothing to train on trains on the unit it has most of.
+    """
+    assert source.units is not None
+    everything = np.sort(np.concatenate(parts))
+    chosen = np.zeros(len(source.units), bool)
+    chosen[everything] = tested_units(source, everything, fraction, random)
+    for part in parts:
+        if len(part) and chosen[part].all():
+            units, counts = np.unique(source.units[part], return_counts=True)
+            chosen[source.units == units[counts.argmax()]] = False
+    return chosen
 
 
 def tested_units(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedkf.core.client import Call, ClientHost, Reply
+from fedkf.core.details import tell
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Accept, Counts, Engine, Enough
@@ -164,6 +165,7 @@ class LocalEngine:
                         yield job, {"error": f"its worker died twice ({cause})"}, b""
                     continue
                 if header.get("stop"):
+                    tell(describe(job), header.get("details", ""))
                     kind = UserError if header["stop"] == "user" else FedkfError
                     raise kind(header["error"])
                 yield job, header, payload

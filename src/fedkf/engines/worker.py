@@ -145,9 +145,10 @@ def answer(host: ClientHost, job: Job, down: Payload) -> tuple[dict[str, Any], b
     except StepFailed as error:
         return {"error": error.reason, "details": traceback.format_exc()}, b""
     except UserError as error:
-        return {"stop": "user", "error": str(error)}, b""
+        return {"stop": "user", "error": str(error), "details": traceback.format_exc()}, b""
     except Exception as error:
-        return {"stop": "world", "error": f"{error} ({describe(job)})"}, b""
+        about = {"error": f"{error} ({describe(job)})", "details": traceback.format_exc()}
+        return {"stop": "world", **about}, b""
 
 
 def end_with(parent: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from flwr.app import ArrayRecord, Message
 
 from fedkf.core.client import Call, Reply
+from fedkf.core.details import tell
 from fedkf.core.errors import FedkfError, UserError, printable
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import EVALUATIONS
@@ -141,6 +142,7 @@ class FlowerEngine:
         heads = message.content.config_records
         if self.stops and "reply" in heads and heads["reply"].get("stop"):
             kind = UserError if heads["reply"]["stop"] == "user" else FedkfError
+            tell(f"client {call.client} ({call.step})", str(heads["reply"].get("details", "")))
             raise kind(str(heads["reply"]["error"]))
         try:
             head = heads["reply"]

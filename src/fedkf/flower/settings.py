@@ -49,6 +49,8 @@ CODE = (
     ("model", "name"),
     ("generator", "name"),
     ("generator", "samples"),
+    ("data", "metrics"),
+    ("evaluation", "metric"),
 )
 """The keys that may name code beyond the package, as package.module:object."""
 
@@ -98,9 +100,11 @@ def incoming(content: Any, allow: Container[str] | None = None) -> Config:
                 raise not_taken(f"{section}.{key}")
     config = parse(content)
     for section, key in CODE:
-        name = getattr(getattr(config, section), key)
-        if allow is not None and ":" in name and name not in allow:
-            raise SiteRefusal(f"{section}.{key} {name!r} is not among what its site file allows")
+        value = getattr(getattr(config, section), key) or ""
+        for name in [value] if isinstance(value, str) else value:
+            if allow is not None and ":" in name and name not in allow:
+                refused = f"{section}.{key} {name!r}"
+                raise SiteRefusal(f"{refused} is not among what its site file allows")
     known = ("name", *algorithms.get(config.algorithm.name).options())
     for key in config.algorithm.model_dump():
         if key not in known:

@@ -146,6 +146,11 @@ class Metric:
         return f"{100 * value if self.percent else value:.{self.digits}f}"
 
 
+def uncomputed(*values: object) -> float:
+    """In the place of a function that is not here: such a metric is shown where it was recorded."""
+    raise ValueError("the function of this metric is not here")
+
+
 METRICS: dict[str, Metric] = {}
 """Every metric by name, in the order of tables."""
 PAPER = ("amp", "fm", "wlp")
@@ -208,6 +213,10 @@ register(
 )
 
 
+OURS = frozenset(METRICS)
+"""Those that come with fedkf."""
+
+
 def summarise(
     accuracies: Accuracies, sizes: Sequence[float], higher_is_better: bool = True
 ) -> dict[str, float | None]:
@@ -219,4 +228,5 @@ def summarise(
     return {
         m.name: m.compute(accuracies, sizes, higher_is_better) if known else None
         for m in METRICS.values()
+        if m.function is not uncomputed
     }

@@ -114,6 +114,8 @@ _TABLE = (
 )
 SITE_METRICS: dict[str, SiteMetric] = {metric.name: metric for metric in _TABLE}
 """Every metric of a site by name, in the order of tables."""
+OURS_OF_SITES = frozenset(SITE_METRICS)
+"""Those that come with fedkf."""
 
 HEADLINE = {"classes": ACCURACY, "two classes": "auroc", "number": "r2", "time": "concordance"}
 """What AMP, FM and WLP are over where nothing else is asked for, by kind of target."""

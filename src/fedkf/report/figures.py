@@ -13,6 +13,7 @@ from fedkf.metrics import Metric
 from fedkf.report.fairness import DECILES, deciles, gains, site_scores
 from fedkf.report.measures import alike, judged_by, metrics_of, shown
 from fedkf.report.runs import Run
+from fedkf.report.seeds import by_setting, mean_curve, titled
 
 MOST_POINTS = 400
 """No more points to a curve than can be told apart on a page."""
@@ -47,17 +48,22 @@ def history(run: Run, readout: str, metric: str) -> list[tuple[float, float]]:
 
 
 def line(
-    name: str, rows: Sequence[tuple[float, float]], colour: int, dotted: bool = False
+    name: str,
+    rows: Sequence[tuple[float, float]],
+    colour: int,
+    dotted: bool = False,
+    spread: Sequence[float] = (),
 ) -> Lines | None:
     """A curve through some of the rows, evenly, the last one always; None if there is none."""
     step = -(-len(rows) // MOST_POINTS) or 1
-    kept = list(rows[::step])
-    if not kept:
+    places = list(range(0, len(rows), step))
+    if not places:
         return None
-    if kept[-1] != rows[-1]:
-        kept.append(rows[-1])
-    xs, ys = zip(*kept, strict=True)
-    return Lines(name=name, x=xs, y=ys, colour=colour, dotted=dotted)
+    if places[-1] != len(rows) - 1:
+        places.append(len(rows) - 1)
+    xs, ys = zip(*(rows[k] for k in places), strict=True)
+    some = [spread[k] for k in places] if spread else ()
+    return Lines(name=name, x=xs, y=ys, colour=colour, dotted=dotted, spread=some)
 
 
 def ends(series: Sequence[Lines], show: Callable[[float | None], str]) -> str:
@@ -65,15 +71,20 @@ def ends(series: Sequence[Lines], show: Callable[[float | None], str]) -> str:
 
 
 def curve(metric: Metric, runs: Sequence[Run]) -> Chart:
-    """A metric against rounds, every readout."""
-    drawn = [
-        line(model_label(run, readout), history(run, readout, metric.name), colour, not first)
-        for colour, run, readout, first in models(runs)
-    ]
+    """A metric against rounds, every readout; of several seeds the mean and how they scatter."""
+    groups = titled(by_setting(runs))
+    drawn = []
+    for colour, run, readout, first in models([group[0] for group in groups]):
+        group, label = groups[colour], model_label(run, readout)
+        rows, spread = mean_curve([history(each, readout, metric.name) for each in group])
+        drawn.append(line(label, rows, colour, not first, spread if len(group) > 1 else ()))
     series = [one for one in drawn if one]
     title = metric_title(metric)
     show = percent if metric.percent else metric.show
-    says = f"{title}, against rounds: {ends(series, show)}."
+    band = (
+        " Bands are ± one standard deviation over seeds." if any(s.spread for s in series) else ""
+    )
+    says = f"{title}, against rounds: {ends(series, show)}.{band}"
     return Chart(title, ROUNDS, Axis(metric.label, percent=metric.percent), series, says)
 
 

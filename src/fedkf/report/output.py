@@ -76,7 +76,7 @@ def sample(
         if run.alone:
             made[run.label] = "every site has a model of its own, and there is no shared one"
             continue
-        if samples.cached(run.path) is None:
+        if samples.pictured(run.path) and samples.cached(run.path) is None:
             say(f"sampling the model of {run.label} (once, some seconds)")
         try:
             made[run.label] = samples.make(run.path, own_code)

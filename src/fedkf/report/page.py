@@ -32,7 +32,7 @@ from fedkf.report.pairs import baseline, contests
 from fedkf.report.privacy import promise
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, tail
-from fedkf.report.samples import Samples
+from fedkf.report.samples import Samples, pictured
 from fedkf.runs.load import BUSY
 from fedkf.runs.statistics import CHANCE, amount, ground
 
@@ -136,6 +136,7 @@ def build(
         gains=sentences.about_gain(drawn),
         fairness=fairness_rows(drawn),
         samples=samples,
+        pictured=any(pictured(run.path) for run in runs),
         refused=[(run.label, refusals(run), taking_part(run)) for run in drawn],
         costs=[cost(run) for run in drawn],
         disclosed=disclosed(drawn),

@@ -16,6 +16,7 @@ from fedkf.core.holdings import Partition
 from fedkf.core.records import Round, Status, Summary, Traffic
 from fedkf.core.scores import Numbers, Score
 from fedkf.core.shapes import Damage, parse_json
+from fedkf.metrics.own import recall
 from fedkf.metrics.sites import ACCURACY
 from fedkf.report.files import LARGE, Unreadable, read_plain
 from fedkf.report.rounds import RoundsFile
@@ -179,6 +180,8 @@ def read_run(path: Path, rounds: Sequence[Round] | None = None) -> Run:
     notes: list[str] = []
     text = read_text(path / "config.yaml", notes)
     config = parse_config(text, notes)
+    about = config.get("provenance")
+    recall(about.get("metrics") if isinstance(about, dict) else None)  # before numbers are read
     summary = read_json(path / "summary.json", Summary.read, notes)
     choice, settings = (config.get(key) for key in ("algorithm", "federation"))
     algorithm = summary.algorithm if summary else None

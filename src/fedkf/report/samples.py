@@ -65,6 +65,15 @@ def cached(run: Path, readout: str = "oca") -> Samples | None:
     return None
 
 
+def pictured(run: Path) -> bool:
+    """Whether a run's model takes images, as far as that is known."""
+    try:
+        about = json.loads(read_plain(run / "models" / "model.json") or b"{}")
+        return len(about.get("shape", "CHW")) == 3
+    except (Unreadable, ValueError, AttributeError, TypeError):
+        return True
+
+
 def key_of(run: Path, readout: str) -> str:
     """The model and how it is sampled."""
     models = run / "models"

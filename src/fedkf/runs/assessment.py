@@ -20,14 +20,14 @@ from fedkf.metrics.sites import ACCURACY, judgement
 from fedkf.runs.comparison import trained_alone
 from fedkf.runs.evaluation import Group, evaluate
 from fedkf.runs.groups import by_groups
+from fedkf.runs.judging import add_own_metrics, headline_of
 from fedkf.runs.mixtures import mixtures
 from fedkf.runs.personalize import data_of
 from fedkf.runs.prediction import with_channels
+from fedkf.runs.recipe import TABLES, needed, recipe_of
 from fedkf.runs.setup import load_samples, make_holdout, settle
 from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, load
-
-TABLES = (".csv", ".tsv", ".parquet")
 
 
 def assess(
@@ -68,6 +68,12 @@ def judge(
 
     New data is a path, or whatever `fedkf.run` takes as `clients` or `dataset`.
     """
+    if data is not None and of_recipe(trained, data):
+        tested = needed(trained.about, data).tested(Path(data), trained.about, say)
+        if tested.shape != trained.shape:
+            shape = list(tested.shape)
+            raise UserError(f"{data} has inputs of shape {shape}, not {list(trained.shape)}")
+        return asked(trained, trained.model, tested_groups(tested), metric)
     if data is not None:
         return asked(trained, trained, new_groups(trained, data, say), metric)
     mine = own()
@@ -88,7 +94,10 @@ def asked(
 def headline(folder: RunFolder) -> str | None:
     """The metric that a run asked to be judged by, if it said so."""
     config = folder.config()
-    return None if config is None else config.evaluation.metric
+    if config is None:
+        return None
+    add_own_metrics(config)
+    return headline_of(config)
 
 
 def add_mixtures(result: dict[str, Any], count: int) -> None:
@@ -162,6 +171,16 @@ def new_groups(trained: Trained, data: Any, say: Say) -> list[Group]:
     return groups
 
 
+def of_recipe(trained: Trained, data: Any) -> bool:
+    """Whether new data is a table or signals, which are read and scaled as the run's own were."""
+    if not isinstance(data, str | Path):
+        return False
+    path, recipe = Path(data), recipe_of(trained.about)
+    if recipe is None:
+        return path.suffix.lower() in TABLES
+    return recipe.source == "signals" or path.suffix != ".npz"
+
+
 def wanted(trained: Trained) -> Targets:
     """Labels as the model was trained for; one class is enough to test."""
     return Targets(trained.objective.name, trained.class_names or None, least_classes=1)
@@ -174,11 +193,6 @@ def given(trained: Trained, data: Any) -> Source:
 
 def read_new(trained: Trained, path: Path, say: Say) -> Source:
     """Samples from an .npz file or a folder of images."""
-    if path.suffix.lower() in TABLES:
-        raise UserError(
-            f"{path} is a table; new data is an .npz file with inputs as the model takes them, or "
-            "a folder of images (data.holdout keeps sites of a table apart before training)"
-        )
     kind = "folder" if path.is_dir() else "npz"
     image = len(trained.shape) == 3
     if kind == "folder" and not image:

@@ -62,7 +62,8 @@ class Data(Section):
     metrics: list[str] | None = Field(
         None,
         description="computed at each site: accuracy, balanced_accuracy, macro_f1, sensitivity, "
-        "auroc, average_precision, ece, rmse, r2, concordance; none means the task's",
+        "auroc, average_precision, ece, rmse, r2, concordance or package.module:object; none "
+        "means the task's",
     )
     class_names: list[str] | None = Field(None, description="in the order of the labels")
     class_weights: Literal["none", "balanced"] | list[Positive] = Field(
@@ -158,8 +159,10 @@ class Data(Section):
     @field_validator("metrics")
     @classmethod
     def _measured(cls, value: list[str] | None) -> list[str] | None:
-        if value is not None and (not value or not SITE_METRICS.keys() >= set(value)):
-            raise ValueError(f"must be a list of {', '.join(SITE_METRICS)}")
+        named = [name for name in value or () if ":" not in name]
+        if value is not None and (not value or not SITE_METRICS.keys() >= set(named)):
+            known = ", ".join(SITE_METRICS)
+            raise ValueError(f"must be a list of {known} or package.module:object")
         return value
 
     @field_validator("class_names")

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from fedkf.core.records import Round
+from fedkf.core.scores import Score
 from fedkf.metrics import PAPER
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, over
 
@@ -35,28 +36,62 @@ def title(summary: Mapping[str, Any], rounds: Sequence[Round]) -> str:
     return f"{summary['algorithm']}: {count} {word}, seed {summary['seed']}{told}{judged}"
 
 
-def as_text(summary: Mapping[str, Any], rounds: Sequence[Round]) -> str:
-    """A small table; never the weights."""
-    rows = rows_of(summary)
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = [
+def held_rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """A row of headings, then one per site that took no part; nothing where there is none."""
+    held = summary.get("holdout")
+    if held is None:
+        return []
+    about = SITE_METRICS[summary.get("metric", ACCURACY)]
+    scores = {name: Score.read(score).performance for name, score in held["readouts"].items()}
+    rows = [["held out", "tested", *(f"{name.upper()} {about.heading}" for name in scores)]]
+    for k, (name, tested) in enumerate(zip(held["sites"], held["tested"], strict=True)):
+        rows.append([str(name), str(tested), *(about.show(found[k]) for found in scores.values())])
+    return rows
+
+
+def spent(rounds: Sequence[Round], delta: float) -> str:
+    """What the client that gave most has spent of its privacy, in a line; else nothing."""
+    most = max((e for r in rounds if r.privacy for e in r.privacy.epsilon), default=None)
+    told = f"privacy: no client has spent more than ε = {{:.3g}} with δ = {delta:g}"
+    return "" if most is None else told.format(most)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, numbers to the right."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))] if rows else []
+    return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
-    return "\n".join([title(summary, rounds), *lines])
+
+
+def as_text(summary: Mapping[str, Any], rounds: Sequence[Round], delta: float = 0.0) -> str:
+    """Small tables; never the weights. `delta` is that of the privacy, if there was any."""
+    lines = [title(summary, rounds), *aligned(rows_of(summary)), *aligned(held_rows(summary))]
+    return "\n".join([*lines, *filter(None, [spent(rounds, delta)])])
+
+
+def markup(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as a table of HTML, the first as its head; nothing without rows."""
+    kinds = ["th", *["td"] * len(rows)]
+    made = [
+        f"<tr>{''.join(f'<{kind}>{escape(text)}</{kind}>' for text in row)}</tr>"
+        for kind, row in zip(kinds, rows, strict=False)
+    ]
+    return f"<table>{''.join(made)}</table>" if rows else ""
 
 
 def as_html(
-    summary: Mapping[str, Any], rounds: Sequence[Round], partition: Mapping[str, Any]
+    summary: Mapping[str, Any],
+    rounds: Sequence[Round],
+    partition: Mapping[str, Any],
+    delta: float = 0.0,
 ) -> str:
-    """The table, the average and the worst client over the rounds, and every client's accuracy."""
-    head, *rest = rows_of(summary)
-    table = "".join(f"<th>{escape(text)}</th>" for text in head)
-    table = f"<tr>{table}</tr>" + "".join(
-        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rest
-    )
+    """The tables, the average and the worst client over the rounds, and every client's accuracy."""
+    told = spent(rounds, delta)
     names = [str(client.get("name", "")) for client in partition.get("clients", [])]
     return (
-        f"<p><b>{escape(title(summary, rounds))}</b></p><table>{table}</table>"
+        f"<p><b>{escape(title(summary, rounds))}</b></p>{markup(rows_of(summary))}"
+        f"{markup(held_rows(summary))}{f'<p>{escape(told)}</p>' if told else ''}"
         f"{curves(rounds)}{bars(rounds, names)}"
     )
 

@@ -11,7 +11,7 @@ import torch
 from fedkf.core.evaluation import outputs, right
 from fedkf.core.objective import Classification, Objective
 from fedkf.core.tally import tally
-from fedkf.metrics import PAPER
+from fedkf.metrics import OURS, PAPER
 from fedkf.metrics.formulas import COARSE, auroc_resolution
 from fedkf.metrics.intervals import interval
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, Judgement, judgement, summary_of, value
@@ -46,7 +46,8 @@ def evaluate(
         return {"clients": clients}
     performance = [c["metrics"].get(judged.metric) if c["tested"] else None for c in clients]
     numbers = summary_of(judged.metric, performance, tested)
-    result: dict[str, Any] = {name: numbers[name] for name in PAPER}
+    own = [name for name in numbers if name not in OURS]
+    result: dict[str, Any] = {name: numbers[name] for name in (*PAPER, *own)}
     if judged.metric != ACCURACY:
         result["metric"] = judged.metric
     if not aim.labelled():

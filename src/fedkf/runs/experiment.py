@@ -30,6 +30,7 @@ from fedkf.runs.config import flatten
 from fedkf.runs.division import agreement
 from fedkf.runs.engines import check_engine, make_engine
 from fedkf.runs.groups import judge_groups
+from fedkf.runs.judging import told_metrics
 from fedkf.runs.keeping import Keeper
 from fedkf.runs.personalize import data_of
 from fedkf.runs.privacy import check_scale
@@ -70,7 +71,8 @@ class Experiment:
         say: Say = lambda text: None,
         remote: type[Versions] = Versions,
     ) -> None:
-        self.assembly, self.run, self.origin = assembly, run, {**origin, **traced(assembly)}
+        self.assembly, self.run = assembly, run
+        self.origin = {**origin, **traced(assembly), **told_metrics(assembly.config)}
         self.observers, self.say, self.remote = observers, say, remote is not Versions
         settings = assembly.config.federation
         self.writer = Writer(run, settings.rounds)

@@ -2,23 +2,74 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fedkf.core.errors import UserError
 from fedkf.core.objective import find
-from fedkf.metrics.sites import SITE_METRICS, Judgement, judgement
+from fedkf.core.objects import import_object
+from fedkf.metrics import Metric
+from fedkf.metrics.own import add, described
+from fedkf.metrics.sites import SITE_METRICS, Judgement, SiteMetric, judgement
 from fedkf.runs.schema import Config
 
 
 def judgement_of(config: Config) -> Judgement:
     """The metrics of each site, and the one that AMP, FM and WLP are over."""
-    return judgement(find(config.data.task).targets, config.data.metrics, config.evaluation.metric)
+    asked = asked_metrics(config)
+    return judgement(find(config.data.task).targets, asked or None, headline_of(config))
+
+
+def asked_metrics(config: Config) -> list[str]:
+    """The names of the sites' metrics that data.metrics lists; none means the task's.
+
+    Metrics over sites are computed whenever they are there, so that they choose nothing.
+    """
+    names = config.data.metrics or ()
+    made = [own_metric(name, "data.metrics") if ":" in name else name for name in names]
+    return [m if isinstance(m, str) else m.name for m in made if not isinstance(m, Metric)]
+
+
+def headline_of(config: Config) -> str | None:
+    """The name of the metric that evaluation.metric asks for."""
+    name = config.evaluation.metric
+    if name is None or ":" not in name:
+        return name
+    made = own_metric(name, "evaluation.metric")
+    if isinstance(made, Metric) or made.per_class:
+        raise UserError(
+            f"evaluation.metric: {name} is no metric of one site with one number "
+            "(fedkf.metrics.sites.SiteMetric); one over sites goes into data.metrics"
+        )
+    return made.name
+
+
+def own_metric(name: str, key: str) -> Metric | SiteMetric:
+    """The metric that `package.module:object` names, from now on in its table."""
+    try:
+        return add(import_object(name, key))
+    except ValueError as error:
+        raise UserError(f"{key}: {name} {error}") from None
+
+
+def add_own_metrics(config: Config) -> None:
+    """Put all metrics of the user's own that a configuration names into their tables."""
+    asked_metrics(config)
+    headline_of(config)
+
+
+def told_metrics(config: Config) -> dict[str, Any]:
+    """What a run's provenance says of metrics that are not ours, so that others can show them."""
+    add_own_metrics(config)
+    own = described()
+    return {"metrics": own} if own else {}
 
 
 def check_metrics(config: Config) -> None:
     """Refuse metrics that the task does not have."""
     targets = find(config.data.task).targets
-    given = {"data.metrics": config.data.metrics or (), "evaluation.metric": []}
-    if config.evaluation.metric is not None:
-        given["evaluation.metric"] = [config.evaluation.metric]
+    headline = headline_of(config)
+    given = {"data.metrics": asked_metrics(config)}
+    given["evaluation.metric"] = [] if headline is None else [headline]
     fitting = [name for name, about in SITE_METRICS.items() if targets in about.targets]
     for key, names in given.items():
         for name in names:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedkf.core.payload import Weights
-from fedkf.core.records import Round, best_round
+from fedkf.core.records import Round, best_round, better
 from fedkf.runs.trained import read_card, write_models
 
 BEST = "best"
@@ -30,7 +31,9 @@ class Keeper:
         self.best = BEST in wanted
         self.every = [item for item in wanted if isinstance(item, int)]
         found = {name: best_round(past, name) for name in ("aca", "oca")}
-        self.highest = {name: b["amp"] or 0.0 for name, b in found.items() if b is not None}
+        sign = next((better(s.metric) for r in past for s in (r.readouts or {}).values()), 1)
+        self.highest = {k: sign * (b["amp"] or 0.0) for k, b in found.items() if b is not None}
+        """By readout the best AMP so far, with the other sign where less is better."""
 
     def __call__(self, record: Round, readouts: Mapping[str, Weights]) -> None:
         if any(record.round % every == 0 for every in self.every):
@@ -38,21 +41,23 @@ class Keeper:
             write_models(folder, readouts, {**self.about, "round": record.round})
         if not self.best:
             return
-        better = {}
+        found = {}
         for name, weights in readouts.items():
             score = (record.readouts or {}).get(name)
-            amp = None if score is None else score["amp"]
-            if amp is not None and amp > self.highest.get(name, -1.0):
-                self.highest[name] = amp
-                better[name] = weights
-        if better:
-            self._write_best(record.round, better)
+            if score is None or score["amp"] is None:
+                continue
+            value = better(score.metric) * score["amp"]
+            if value > self.highest.get(name, -math.inf):
+                self.highest[name] = value
+                found[name] = weights
+        if found:
+            self._write_best(record.round, found)
 
-    def _write_best(self, round: int, better: Mapping[str, Weights]) -> None:
+    def _write_best(self, round: int, found: Mapping[str, Weights]) -> None:
         """The readouts that are better than before; those of the others stay."""
         folder = self.folder / BEST
         there = (folder / "model.json").exists()
         before = read_card(folder) if there else {}
-        rounds = {**before.get("rounds", {}), **dict.fromkeys(better, round)}
+        rounds = {**before.get("rounds", {}), **dict.fromkeys(found, round)}
         kept = {"sha256": before.get("sha256", {}), "rounds": rounds}
-        write_models(folder, better, {**self.about, **kept})
+        write_models(folder, found, {**self.about, **kept})

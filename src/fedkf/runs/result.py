@@ -21,7 +21,7 @@ from fedkf.runs.display import as_html, as_text
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, make_objective, model_factory
 from fedkf.runs.store import RunFolder
-from fedkf.runs.trained import Trained, read_card, read_weights
+from fedkf.runs.trained import Trained, read_card, read_weights, told
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,7 +91,10 @@ class Result:
         return self.models[readout]
 
     def predict(self, inputs: Any, readout: str = "oca") -> list[tuple[str, float]]:
-        """The likeliest class of each input, as it comes (images in [0, 1]), and how sure."""
+        """The likeliest class of each input, as it comes (images in [0, 1]), and how sure.
+
+        Of a table it may be new rows: a CSV or Parquet file, a DataFrame, a mapping for each row.
+        """
         return self.trained(readout, "predict with").predict(inputs)
 
     def evaluate(self, data: Any = None, readout: str = "oca") -> dict[str, Any]:
@@ -101,10 +104,10 @@ class Result:
         return {"run": str(self.folder), "readout": readout, **result}
 
     def __repr__(self) -> str:
-        return as_text(self.summary, self.rounds)
+        return as_text(self.summary, self.rounds, self.config.privacy.delta)
 
     def _repr_html_(self) -> str:
-        return as_html(self.summary, self.rounds, self.partition)
+        return as_html(self.summary, self.rounds, self.partition, self.config.privacy.delta)
 
     def frame(self) -> Any:
         """A tidy table (pandas) with one row per evaluated round and readout."""
@@ -125,7 +128,7 @@ def read_result(
 ) -> Result:
     """The result that a finished run's folder holds; `data` gives the clients' data."""
     run.read_record("summary.json", Summary.read)
-    card = read_card(run / "models")
+    card = told(read_card(run / "models"), run.path)
     paths = sorted((run / "models").glob("*.safetensors"))
     weights = {path.stem: read_weights(path, card) for path in paths}
     outputs = make_objective(config).outputs(len(card["class_names"]))

@@ -157,8 +157,9 @@ class Evaluation(Section):
 
     metric: str | None = Field(
         None,
-        description="of data.metrics, what AMP, FM, WLP and the rest are over; none means the "
-        "task's: accuracy, auroc (binary), r2 (regression) or concordance (survival)",
+        description="of data.metrics, what AMP, FM, WLP and the rest are over, or "
+        "package.module:object; none means the task's: accuracy, auroc (binary), r2 (regression) "
+        "or concordance (survival)",
     )
     personal: Literal["none", "finetune", "head", "interpolate"] = Field(
         "none",
@@ -172,8 +173,8 @@ class Evaluation(Section):
     @classmethod
     def _one_number(cls, value: str | None) -> str | None:
         allowed = [name for name, about in SITE_METRICS.items() if not about.per_class]
-        if value is not None and value not in allowed:
-            raise ValueError(f"must be {', '.join(allowed[:-1])} or {allowed[-1]}")
+        if value is not None and value not in allowed and ":" not in value:
+            raise ValueError(f"must be {', '.join(allowed)} or package.module:object")
         return value
 
 

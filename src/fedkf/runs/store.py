@@ -19,6 +19,7 @@ from fedkf.core.federation import Observer
 from fedkf.core.payload import write_atomically
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage, parse_json
+from fedkf.metrics.own import recall
 from fedkf.runs.config import parse, to_yaml
 from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import Config
@@ -124,6 +125,8 @@ class RunFolder:
         content = read_yaml(path)
         if not isinstance(content, dict):
             raise FedkfError(f"{path} is damaged")
+        about = content.get("provenance")
+        recall(about.get("metrics") if isinstance(about, dict) else None)
         return content
 
     def write_config(self, config: Config, provenance: dict[str, Any]) -> None:

@@ -33,7 +33,9 @@ from fedkf.core.shapes import (
 )
 from fedkf.data.federated import resize
 from fedkf.runs.manifest import digest
+from fedkf.runs.recipe import Recipe, card_of, inputs_of
 from fedkf.runs.schema import Config
+from fedkf.runs.store import RunFolder
 
 if TYPE_CHECKING:
     from fedkf.runs.assembly import Population
@@ -48,6 +50,7 @@ def card(config: Config, data: Population) -> dict[str, Any]:
         "class_names": data.class_names,
         "mean": config.data.mean,
         "std": config.data.std,
+        **card_of(config, tuple(data.shape)),
     }
 
 
@@ -90,8 +93,9 @@ CARD: dict[str, Kind[Any]] = {
     "mean": maybe(many(finite)),
     "std": maybe(many(finite)),
     "sha256": named(text),
+    "reading": Recipe.read,
 }
-LATER = ("sha256", "task")
+LATER = ("sha256", "task", "reading")
 """What models of before do not say; they are classifiers."""
 
 
@@ -147,13 +151,17 @@ class Trained(nn.Module):
         return outputs
 
     def predict(self, x: Any) -> list[tuple[str, float]]:
-        """The likeliest class of each input and its probability; `x` is a tensor or an array."""
+        """The likeliest class of each input and its probability.
+
+        `x` is a tensor or an array; for a model of a table also a CSV or Parquet file, a DataFrame
+        or a mapping for each row, for one of signals a file as well: prepared as in training.
+        """
         if not self.class_names:
             raise UserError(
                 f"a model for data.task {self.objective.name} tells numbers, not classes; call it, "
                 "or its method `values`"
             )
-        x = torch.as_tensor(x)
+        x = inputs_of(self.about, x)
         with torch.no_grad():
             best = self.objective.logits(self(x)).softmax(1).max(1)
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -162,7 +170,7 @@ class Trained(nn.Module):
     def values(self, x: Any) -> torch.Tensor:
         """What the task tells of each input: a class's number, a probability, a number, a risk."""
         with torch.no_grad():
-            return self.objective.predict(self(torch.as_tensor(x)))
+            return self.objective.predict(self(inputs_of(self.about, x)))
 
 
 def objective_of(about: Mapping[str, Any]) -> Objective:
@@ -184,12 +192,18 @@ def load(
         folder = folder / "models"
     if not (folder / "model.json").exists():
         raise UserError(f"{run} is neither a finished run nor an exported model")
-    about = read_card(folder)
+    about = told(read_card(folder), Path(run))
     found = [p.stem for p in sorted(folder.glob("*.safetensors"))]
     if readout not in found:
         raise UserError(f"{run} has no readout {readout!r}; {nearest(readout, found)}")
     weights = read_weights(folder / f"{readout}.safetensors", about)
     return rebuilt(run, about, weights, model)
+
+
+def told(about: dict[str, Any], run: Path) -> dict[str, Any]:
+    """A card with what the run's configuration says of reading, where an older one does not."""
+    config = None if "reading" in about else RunFolder(run).config()
+    return about if config is None else {**about, **card_of(config, tuple(about["shape"]))}
 
 
 def unfinished(folder: Path) -> bool:

@@ -1,0 +1,141 @@
+"""Rows: new samples without targets, read as those were that a model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError, nearest
+from fedkf.data.arrays import read_npz
+from fedkf.data.columns import Layout, inputs_of
+from fedkf.data.reading import Reading
+from fedkf.data.recordings import channel_names, cut_at_changes
+from fedkf.data.signals import chosen_channels, in_units
+from fedkf.data.table import missing_in
+from fedkf.data.tabular import Cells, Table, read_csv, read_table
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Inputs N×…, NaN where nothing was measured; the file of each and its place there."""
+
+    inputs: NDArray[Any]
+    files: Sequence[str]
+    places: Sequence[int]
+    counted: str = "line"
+    """What is counted in a file, from 1: lines; from 0: rows of an object, samples of an array."""
+
+    def place(self, row: int) -> str:
+        """Where a person finds a row."""
+        where = f"{self.counted} {self.places[row]}"
+        return f"{self.files[row]}, {where}" if self.files[row] else where
+
+
+def table_rows(found: Table, reading: Reading) -> Rows:
+    """The inputs of a table's rows; the layout is the one that the reading spells out."""
+    columns = list(reading.columns or ())
+    if lacking := [name for name in columns if name not in found.cells]:
+        hint = nearest(lacking[0], found.names)
+        raise UserError(
+            f"{found.where} has no column {lacking[0]!r}, an input of the model; {hint}"
+        )
+    if reading.missing == "drop" and (partly := missing_in(found, columns, reading)).any():
+        count, first = int(partly.sum()), found.place(int(np.flatnonzero(partly)[0]))
+        raise UserError(
+            f"{found.where}: {count} of {found.rows} rows lack a value, the first in {first}; the "
+            "run left such rows out (data.missing is drop), so nothing is known of them"
+        )
+    layout = Layout(columns, reading.categories or {}, list(reading.indicators or ()))
+    inputs = inputs_of(found, layout, reading)
+    counted = "line" if found.files[0] else "row"
+    return Rows(inputs, found.files.tolist(), found.lines.tolist(), counted)
+
+
+def file_rows(path: str, reading: Reading) -> Rows:
+    """The rows of a CSV or Parquet file, or of a folder of these."""
+    table = read_table(path)
+    return table_rows(replace(table, where=table.where.removeprefix("data.path: ")), reading)
+
+
+def object_rows(given: Any, reading: Reading) -> Rows:
+    """Rows that a program holds: a DataFrame, columns by name, or a mapping for each row."""
+    columns = columns_of(given)
+    if not columns or not next(iter(columns.values())):
+        raise UserError("the rows hold nothing; give a DataFrame, or a mapping for each row")
+    absent = next(iter(reading.missing_values), "")
+    cells = {
+        str(name): np.array([as_cell(value, absent) for value in values], dtype=np.str_)
+        for name, values in columns.items()
+    }
+    if len(lengths := {len(column) for column in cells.values()}) > 1:
+        raise UserError(f"the columns of the rows have {sorted(lengths)} values; give as many each")
+    count = lengths.pop()
+    return table_rows(Table("rows", cells, np.full(count, ""), np.arange(count)), reading)
+
+
+def columns_of(given: Any) -> dict[Any, list[Any]]:
+    """The columns of a DataFrame, of a mapping, or of a mapping for each row."""
+    if hasattr(given, "columns") and hasattr(given, "to_dict"):
+        return {name: given[name].tolist() for name in given.columns}
+    if isinstance(given, Mapping):
+        single = [not hasattr(v, "__len__") or isinstance(v, str) for v in given.values()]
+        return {k: [v] if all(single) else list(v) for k, v in given.items()}
+    names = dict.fromkeys(name for row in given for name in row)
+    return {name: [row.get(name) for row in given] for name in names}
+
+
+def as_cell(value: Any, absent: str) -> str:
+    """A value as a file would have it."""
+    return absent if value is None or value != value else str(value).strip()  # NaN differs
+
+
+def is_rows(given: Any) -> bool:
+    """Whether something is rows with names rather than an array of numbers."""
+    if isinstance(given, Mapping) or (hasattr(given, "columns") and hasattr(given, "to_dict")):
+        return True
+    return isinstance(given, Sequence) and bool(given) and isinstance(given[0], Mapping)
+
+
+def signal_rows(path: Path, reading: Reading) -> Rows:
+    """The signals of an .npz file, or the windows of a recording in a CSV file."""
+    if path.suffix == ".npz":
+        arrays = read_npz(path, "signals", also=("scale",))
+        inputs = in_units(arrays["signals"], arrays.get("scale"), str(path))
+        inputs = chosen_channels(inputs, reading, str(path))
+        return Rows(inputs, [path.name] * len(inputs), range(len(inputs)), "sample")
+    window = reading.window
+    if window is None:
+        raise UserError(
+            f"the model was trained on arrays; {path} must be an .npz file with signals"
+        )
+    table, reading = unlabelled(read_csv(path), reading)
+    place = Path("any", path.name)  # the folder that stands in for the target that is not there
+    found = cut_at_changes(table, place, channel_names(table, reading), reading)
+    starts = [
+        (recording, at)
+        for recording in found
+        for at in range(0, recording.length - window + 1, reading.stride or window)
+    ]
+    if not starts:
+        raise UserError(
+            f"{path} has no {window} rows in one piece, which make a sample (data.window)"
+        )
+    inputs = np.stack([recording.values[:, at : at + window] for recording, at in starts])
+    lines = [recording.line + at for recording, at in starts]
+    return Rows(inputs, [path.name] * len(lines), lines)
+
+
+def unlabelled(table: Table, reading: Reading) -> tuple[Table, Reading]:
+    """A recording without its target, if it has one; the site, where told, still cuts it."""
+    aside = {*reading.targets, *reading.groups} - set(reading.columns or ())
+    cells: dict[str, Cells] = {k: v for k, v in table.cells.items() if k not in aside}
+    site = reading.site if reading.site in cells else None
+    where = table.where.removeprefix("data.path: ")
+    return replace(table, cells=cells, where=where), replace(
+        reading, target=None, groups=(), site=site
+    )
