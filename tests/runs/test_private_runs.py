@@ -62,7 +62,8 @@ def test_without_those_fedkf_plus_is_private(private: Settings, samples: str) ->
 def test_without_a_pool_it_is_private_fedavg_byte_for_byte(
     private: Settings, tmp_path: Path
 ) -> None:
-    off = {"name": "fedkf+", "gamma": 0.0, "beta": 0.0, "drive": 0.0}  # nobody is asked of labels then
+    none = {"gamma": 0.0, "beta": 0.0, "drive": 0.0}  # nobody is asked of labels then
+    off = {"name": "fedkf+", **none}
     fedkf.run({**private, "algorithm": off}, out=tmp_path / "plus", rounds=2)
     fedkf.run({**private, "algorithm": {"name": "fedavg"}}, out=tmp_path / "fedavg", rounds=2)
     assert model_bytes(tmp_path / "plus") == model_bytes(tmp_path / "fedavg")

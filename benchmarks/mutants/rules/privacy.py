@@ -140,7 +140,7 @@ MODULES = {
     ),
     "evidence": Rules(
         "flower/evidence.py",
-        ["tests/flower/test_evidence.py"],
+        ["tests/flower/test_site_evidence.py"],
         [
             ("fewer turns than were told are fine", "int(count) - have[row(names)]", "0"),
             ("a promise may grow", "[min(pair) for pair in", "[max(pair) for pair in"),
