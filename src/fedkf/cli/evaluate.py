@@ -79,7 +79,7 @@ def show_evaluation(result: dict[str, Any]) -> None:
             f"{percent(sure['accuracy'])} % right, calibration error "
             f"{percent(sure['expected_calibration_error'])}"
         )
-    else:
+    if result.get("alone"):
         text += "; every client judged by its own model, there is no shared one"
     show(text)
     if "mixtures" in result:
@@ -94,7 +94,9 @@ def columns(result: dict[str, Any]) -> list[SiteMetric]:
     first = result.get("metric", ACCURACY)
     known = next((c["metrics"] for c in result["clients"] if "metrics" in c), {ACCURACY: None})
     wanted = (first, ACCURACY, "balanced_accuracy", "auroc", "rmse", "r2", "concordance")
-    return [SITE_METRICS[name] for name in dict.fromkeys(wanted) if name in {ACCURACY, *known}]
+    if any(c["accuracy"] is not None for c in result["clients"]):
+        known = {ACCURACY: None, **known}
+    return [SITE_METRICS[name] for name in dict.fromkeys(wanted) if name in {first, *known}]
 
 
 def cells(metrics: Sequence[SiteMetric], client: dict[str, Any]) -> list[str]:

@@ -96,6 +96,10 @@ class Data(Section):
     target: str | list[str] | None = Field(
         None, description="column of a table that is predicted; for survival [time, event]"
     )
+    target_mean: Finite | None = Field(
+        None, description="of a target that is a number; none: agreed as inputs are, where scaled"
+    )
+    target_std: Positive | None = Field(None, description="the same; what is told has its own unit")
     positive: str | int | None = Field(
         None, description="what of the target counts as 1: a value, or such as '>0'"
     )
