@@ -17,19 +17,24 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import in_words, memory, proper_text, shown
 from fedkf.core.objective import find
+from fedkf.data.cells import Cells, ending
 from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
 from fedkf.data.groups import with_groups
 from fedkf.data.outcomes import targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
-from fedkf.data.tabular import Cells, Table, read_csv
+from fedkf.data.tabular import Table, read_csv
 
 PIECE = 10
 """Windows of a piece, where a site's only recording is cut up to be divided."""
 ENDINGS = (".csv", ".tsv", ".txt")
 CLOCKS = ("time", "timestamp", "date", "datetime")
 """Columns that tell when, not what; they are channels only if data.columns names them."""
+
+
+MOST_NOTES = 3
+"""Of how files were read; thousands of them may say the same, each with its name."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,10 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
     files = csv_files(root) if root.is_dir() else [root]
     found: list[Recording] = []
     channels: list[str] = []
+    notes: dict[str, None] = {}
     for file in files:
         table = read_csv(file)
+        notes |= dict.fromkeys(table.notes)
         names = channel_names(table, reading)
         if channels and names != channels:
             raise UserError(
@@ -76,6 +83,8 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
         found += cut_at_changes(
             table, file.relative_to(root if root.is_dir() else file.parent), channels, reading
         )
+    for text in [*notes][:MOST_NOTES]:
+        say(text)
     short = [r for r in found if r.length < window]
     if len(short) == len(found):
         longest = max((r.length for r in found), default=0)
@@ -99,7 +108,7 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
 def csv_files(root: Path) -> list[Path]:
     """The recordings below a folder, in one fixed order."""
     found = sorted(Path(folder) / name for folder, names in walk(root) for name in names)
-    files = [f for f in found if f.suffix.lower() in ENDINGS and not f.name.startswith(".")]
+    files = [f for f in found if ending(f) in ENDINGS and not f.name.startswith(".")]
     if not files:
         raise UserError(f"data.path: {root} holds no recordings ({', '.join(ENDINGS)})")
     return files
@@ -107,10 +116,11 @@ def csv_files(root: Path) -> list[Path]:
 
 def channel_names(table: Table, reading: Reading) -> list[str]:
     """The columns that are channels: those named, or all that are nothing else."""
-    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups}
+    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups, *reading.ignore}
     rest = [n for n in table.names if n not in taken and n.lower() not in CLOCKS]
     names = list(reading.columns or rest)
     named = {"data.target": reading.targets, "data.columns": names, "data.groups": reading.groups}
+    named |= {"data.ignore": reading.ignore}
     for key, wanted in named.items():
         for name in wanted:
             if name not in table.cells:

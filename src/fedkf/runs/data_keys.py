@@ -107,6 +107,9 @@ class Data(Section):
         None, description="column that names the site, or a pattern of file names"
     )
     columns: Columns | None = Field(None, description="inputs of a table; none means all others")
+    ignore: Columns = Field(
+        [], description="columns that are no inputs, such as a patient's number"
+    )
     categorical: Columns = Field([], description="columns whose numbers are categories")
     categories: dict[str, list[str]] | None = Field(
         None, description="values of each categorical column, the same at all sites"

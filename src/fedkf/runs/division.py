@@ -44,6 +44,7 @@ def reading_of(settings: Data, least_classes: int = 2) -> Reading:
         split_by=settings.unit or settings.split_by,
         groups=listed(settings.groups),
         columns=settings.columns,
+        ignore=settings.ignore,
         categorical=settings.categorical,
         categories=settings.categories,
         missing=settings.missing,
