@@ -223,3 +223,15 @@ def test_which_of_two_words_is_positive_is_told(tmp_path: Path) -> None:
         "ill 'survived' counts as positive, 'dead' as negative; data.positive names another"
     ]
     assert told(path, task="binary", positive="dead")[1] == []
+
+
+def test_one_and_one_point_nothing_are_the_same_class_and_category(tmp_path: Path) -> None:
+    lines = [
+        f"{'ab'[k // 10]},{k % 3}{'' if k < 10 else '.0'},{k % 2}{'' if k < 10 else '.0'}"
+        for k in range(20)
+    ]
+    source, said = told(rows(tmp_path / "t.csv", "site,stage,ill", *lines), categorical=["stage"])
+    assert source.class_names == ["0", "1"]
+    assert source.layout is not None
+    assert source.layout.categories == {"stage": ["0", "1", "2"]}
+    assert not [text for text in said if "same value" in text]

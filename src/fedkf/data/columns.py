@@ -126,8 +126,12 @@ def categories_of(table: Table, name: str, there: NDArray[np.bool_], asked: bool
     if not len(values):
         raise UserError(f"{table.where}: the column {name!r} holds no values at all")
     as_numbers, mistaken = numbers(values)
-    order = np.arange(len(values)) if mistaken.any() else np.argsort(as_numbers, kind="stable")
-    return [str(value) for value in values[order]]
+    if mistaken.any():
+        return [str(value) for value in values]
+    written: dict[float, str] = {}  # 1 and 1.0 are one category, in the shorter way
+    for value, number in zip(values.tolist(), as_numbers.tolist(), strict=True):
+        written[number] = min(written.get(number, value), value, key=len)
+    return [written[number] for number in sorted(written)]
 
 
 def numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

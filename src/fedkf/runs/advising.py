@@ -19,6 +19,7 @@ from fedkf import models
 from fedkf.core.errors import UserError
 from fedkf.core.evaluation import outputs, right
 from fedkf.core.tally import tally
+from fedkf.data.cells import ending
 from fedkf.data.source import Say
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric, value
 from fedkf.runs import config as configuration
@@ -42,7 +43,7 @@ ROUNDS = 20
 """Of a small budget."""
 ALL = 20
 """Up to so many sites all take part in every round."""
-TABLES, ARRAYS = (".csv", ".parquet"), (".npz",)
+TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npz",)
 
 
 # -- what is run -----------------------------------------------------------------------------------
@@ -69,7 +70,8 @@ def base(data: str, given: Mapping[str, Any], say: Say) -> tuple[dict[str, Any],
     if data in configuration.presets() or data.endswith((".yaml", ".yml")):
         content = configuration.read(data)[0]
     else:
-        own = {"data.source": kind_of(Path(data)), "data.path": data}
+        kind = "signals" if "data.window" in given else kind_of(Path(data))
+        own = {"data.source": kind, "data.path": data}
         content = chosen(None, {**own, **given})[0]
     config = configuration.resolve(content, {**own, **given})
     source = load_source(config, say)
@@ -93,14 +95,14 @@ def kind_of(path: Path) -> str:
             "no configuration (.yaml) and no file or folder"
         )
     files = [path] if path.is_file() else sorted(path.rglob("*"))
-    endings = {file.suffix.lower() for file in files if file.is_file()}
+    endings = {ending(file) for file in files if file.is_file()}
     if endings & {*TABLES}:
         return "table"
     if endings & {*ARRAYS}:
         first = next(file for file in files if file.suffix.lower() in ARRAYS)
         return "signals" if path.is_dir() or holds_signals(first) else "npz"
     if path.is_file():
-        raise UserError(f"DATA is {str(path)!r}; it may be a .csv, .parquet or .npz file")
+        raise UserError(f"DATA is {str(path)!r}; it may be a .csv, .tsv, .parquet or .npz file")
     return "folder"
 
 

@@ -241,21 +241,26 @@ def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: 
             said = clause.format(f"{amounts}{unit}", **(ONE if len(members) == 1 else MANY))
             parts.append(f"{called(members, len(judged))} {said}")
     undecided = [site for site in judged if site.verdict == "open"]
+    few = [site for site in sites if site.verdict == "untested"]
+    verb = "has" if len(few) == 1 else "have"
+    rest = f"; {called(few, len(sites))} {verb} too few test samples to tell" if few else ""
     if not parts:
-        return nobody(len(judged), together, unit, scale)
+        return f"{nobody(len(judged), together, unit, scale)}{rest}."
     if undecided:
         parts.append(f"for {called(undecided, len(judged))} there is {CHANCE}")
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)}{rest}."
 
 
 def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
     """Where no site's difference stands by itself, perhaps that of all of them does."""
     one = f"at none of the {sites} sites is there a {CHANCE.removeprefix('no ')}"
+    if sites == 1:
+        one = f"at the one site that can tell there is {CHANCE}"
     if together.value is None or together.chance > FALSE:
-        return f"{one[0].upper()}{one[1:]}."
+        return f"{one[0].upper()}{one[1:]}"
     verb = "gain" if together.value > 0 else "lose"
     amount = rounded(abs(together.value) * scale)
-    return f"Taken together the sites {verb} {amount}{unit} by the shared model, though {one}."
+    return f"Taken together the sites {verb} {amount}{unit} by the shared model, though {one}"
 
 
 def called(sites: Sequence[Site], of: int) -> str:
