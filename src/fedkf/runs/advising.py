@@ -38,6 +38,8 @@ RUNS = {ALONE: "local", AVERAGED: "fedavg", SHARED: "fedkf+"}
 READOUTS = {ALONE: (ALONE, "oca"), AVERAGED: (AVERAGED, "oca"), SHARED: (SHARED, "oca")}
 READOUTS[PERSONAL] = (SHARED, "personal")
 """Each way's run and readout."""
+ANSWERS = ("counts", "confusion")
+"""Statistics that know answers only, not how sure a model is of them."""
 DRAWS = 300
 ROUNDS = 20
 """Of a small budget."""
@@ -79,12 +81,19 @@ def base(data: str, given: Mapping[str, Any], say: Say) -> tuple[dict[str, Any],
         own["model.name"] = fitting(tuple(source.inputs.shape[1:]))
         config = configuration.resolve(content, {**own, **given})
     sites = settle(config, source).data.clients
+    if own:
+        own["federation.batch_size"] = batch_for(len(source.labels) / sites)
     if sites < 2:
         raise UserError(f"{data} is of one site; an advice is about two or more (data.site)")
     own["federation.rounds"] = min(ROUNDS, config.federation.rounds)
     if sites <= ALL:
         own["federation.fraction"] = 1.0
     return content, {**own, **given}
+
+
+def batch_for(size: float) -> int:
+    """A batch for sites of about so many samples: small ones need steps enough to learn at all."""
+    return 8 if size < 100 else 16 if size < 300 else 32
 
 
 def kind_of(path: Path) -> str:
@@ -149,6 +158,7 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
     values: dict[str, float | None] = {}
     draws: dict[str, Draws] = {}
     hits: dict[str, Hits] = {}
+    kinds: set[int] = set()
     for way, (run, readout) in READOUTS.items():
         if not tested:
             values[way], draws[way] = None, np.full(DRAWS, np.nan)
@@ -157,10 +167,13 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
         model = own.assembly.task.load("student", own.weights(readout, id)).eval()
         measure = Measure(own, metric, outputs(model, data.test_images), targets)
         values[way] = measure(torch.arange(tested))
+        kinds |= measure.kinds()
         draws[way] = measure.drawn(places)
         if metric.name == ACCURACY:
             hits[way] = measure.hits().numpy()
-    return Judged(first.data.names[id], tested, values, draws, hits)
+    several = metric.statistic in ANSWERS and len(targets.unique()) > 1
+    blind = len(kinds) == 1 if several else None
+    return Judged(first.data.names[id], tested, values, draws, hits, blind)
 
 
 @dataclass(frozen=True)
@@ -184,6 +197,11 @@ class Measure:
     def hits(self) -> Tensor:
         """Which of the samples it has right."""
         return right(self.answers, self.targets, self.of.assembly.task.objective).bool()
+
+    def kinds(self) -> set[int]:
+        """The classes that are answered, where the task has any."""
+        aim = self.of.assembly.task.objective
+        return {*aim.logits(self.answers).argmax(1).tolist()} if aim.labelled() else set()
 
     def drawn(self, places: Tensor) -> Draws:
         """The metric of each draw, NaN where it has none."""

@@ -64,6 +64,9 @@ class Judged:
     draws: Mapping[str, Draws] = field(repr=False)
     hits: Mapping[str, Hits] = field(default_factory=dict, repr=False)
     """Which samples every way has right, where the metric counts these."""
+    blind: bool | None = None
+    """Whether every model answers one and the same class for all samples, though they are of
+    several; None where that does not matter, as for a metric of scores."""
 
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
@@ -249,6 +252,19 @@ def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: 
     if undecided:
         parts.append(f"for {called(undecided, len(judged))} there is {CHANCE}")
     return f"{'; '.join(parts)}{rest}."
+
+
+def learned(judged: Sequence[Judged]) -> bool:
+    """Whether any site has a model that tells its samples apart."""
+    known = [site.blind for site in judged if site.blind is not None]
+    return not known or not all(known)
+
+
+NOTHING = (
+    "The models answer one and the same class for all samples of a site, so that nothing was "
+    "learned and nothing can be compared; more federation.rounds, a smaller federation.batch_size "
+    "or a larger federation.lr may help."
+)
 
 
 def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
