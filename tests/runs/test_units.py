@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from typer.testing import CliRunner
 
 import fedkf
@@ -141,3 +142,14 @@ def test_evaluate_and_personalize_speak_of_the_task(large: fedkf.Result) -> None
     assert found["clients"][1]["before"] is None  # a single test sample has no variance
     told = CliRunner().invoke(app, ["personalize", folder, "--workers", "0"])
     assert "R² of each client" in told.output
+
+
+def test_a_single_site_a_round_is_told(tmp_path: Path) -> None:
+    config = {"data": {**DATA, "path": str(stations(tmp_path, 1.0, 0.0))}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    short = ["--set", "federation.rounds=1", "--set", "algorithm.name=fedavg", "--workers", "0"]
+    for fraction, expected in (("0.2", True), ("1.0", False)):
+        out = ["--out", str(tmp_path / fraction), "--set", f"federation.fraction={fraction}"]
+        told = CliRunner().invoke(app, ["run", str(tmp_path / "mine.yaml"), *short, *out])
+        assert told.exit_code == 0, told.output
+        assert ("only one of 3 sites trains in a round" in told.stderr) is expected
