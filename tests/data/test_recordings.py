@@ -12,6 +12,7 @@ from fedkf.core.errors import UserError
 from fedkf.data.reading import Reading
 from fedkf.data.signals import signals
 from fedkf.data.source import Source
+from fedkf.data.split import split
 
 
 def save(folder: Path, **arrays: Any) -> str:
@@ -175,3 +176,43 @@ def test_recordings_that_cannot_be_read_are_named(
     with pytest.raises(UserError) as caught:
         signals(str(tmp_path), reading)
     assert sentence in str(caught.value)
+
+
+def test_the_only_recording_of_a_class_is_cut_so_that_the_class_is_tested(tmp_path: Path) -> None:
+    said: list[str] = []
+    for person in ("ann", "ben"):
+        for act in ("run", "sit", "walk"):
+            record(tmp_path / person / f"{act}.csv", 40, act)
+    source = signals(str(tmp_path), Reading(window=4, target="act"), said.append)
+    (text,) = said
+    assert text.startswith("6 recordings are the only ones of their class at their site")
+    parts = [np.flatnonzero(source.owners == k) for k in range(2)]
+    train, test = split(source, parts, 0.8, np.random.default_rng(0), "stratified")
+    for kept, tested in zip(train, test, strict=True):
+        assert set(source.labels[kept]) == set(source.labels[tested]) == {0, 1, 2}
+        assert source.units is not None
+        assert not set(source.units[kept]) & set(source.units[tested])
+
+
+def test_several_recordings_of_each_class_stay_whole(tmp_path: Path) -> None:
+    said: list[str] = []
+    for number, act in enumerate(("run", "sit") * 2):
+        record(tmp_path / "ann" / f"{number}.csv", 40, act)
+    source = signals(str(tmp_path), Reading(window=4, target="act"), said.append)
+    assert said == []
+    assert source.units is not None
+    assert np.bincount(source.units).tolist() == [10] * 4
+
+
+def test_what_split_by_names_is_never_cut_and_spans_files(tmp_path: Path) -> None:
+    said: list[str] = []
+    for number, act in enumerate(("run", "sit", "walk", "run")):
+        record(tmp_path / "ann" / f"{number}.csv", 40, act, day=[["mon", "tue"][number // 2]] * 40)
+    reading = Reading(window=4, target="act", split_by="day")
+    source = signals(str(tmp_path), reading, said.append)
+    assert said == []
+    assert source.units is not None
+    assert np.bincount(source.units).tolist() == [20, 20]
+    assert source.units_by == "day"
+    with pytest.raises(UserError, match=r"data\.split_by: .* has no column 'week'"):
+        signals(str(tmp_path), Reading(window=4, target="act", split_by="week"))

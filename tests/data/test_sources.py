@@ -64,7 +64,7 @@ def test_npz_takes_grey_and_colour_in_uint8_and_float(
         ({"images": IMAGES + np.nan, "labels": LABELS}, "images hold NaN"),
         ({"images": IMAGES + 3.0, "labels": LABELS}, "must lie in [0, 1], these go from 3 to 3"),
         ({"images": IMAGES.astype(np.uint16), "labels": LABELS}, "images are uint16"),
-        ({"images": np.array([None] * 6), "labels": LABELS}, "not a readable .npz file"),
+        ({"images": np.array([None] * 6), "labels": LABELS}, "no objects: save texts as"),
     ],
 )
 def test_a_bad_npz_is_explained(tmp_path: Path, arrays: dict[str, Any], sentence: str) -> None:

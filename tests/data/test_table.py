@@ -124,7 +124,7 @@ def test_who_has_no_target_is_left_out_and_counted(write: Write) -> None:
         (("site,age,ill", "a,1,?", "a,2,"), {}, "no row has a target"),
         (("site,age,ill", "a,1,0", "a,2,0"), {}, "all rows have the same target"),
         (("site,ill", "a,1", "a,0"), {}, "has no columns beside the target"),
-        (("x,d,e", "1,5,2"), {"site": None, "task": "survival", "target": ["d", "e"]}, "is 2 in"),
+        (("x,d,e", "1,5,2"), {"site": None, "task": "survival", "target": ["d", "e"]}, "is '2' in"),
         (("x,d,e", "1,-5,1"), {"site": None, "task": "survival", "target": ["d", "e"]}, "negative"),
         (("x,ill", "1,a", "1,b", "1,c"), {"site": None, "task": "binary"}, "data.positive says"),
         (

@@ -113,3 +113,44 @@ def test_the_budget_is_small_and_what_is_given_wins() -> None:
     )
     with pytest.raises(UserError, match="one site"):
         runs("digits", {"data.clients": 1, "data.partition": "iid"})
+
+
+def test_models_that_learned_nothing_are_no_ground_for_advice(elsewhere: Path, cli: Cli) -> None:
+    data = table(elsewhere / "patients.csv")
+    asked = ["advise", data, "--target", "ill", "--site", "hospital", *QUICK, "--json"]
+    (elsewhere / "stubborn.py").write_text(
+        "import torch\n\n\n"
+        "class Stubborn(torch.nn.Module):\n"
+        "    def __init__(self, shape, classes):\n"
+        "        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(shape[0], classes)\n"
+        "        torch.nn.init.zeros_(self.linear.weight)\n\n"
+        "    def features(self, x):\n"
+        "        return x\n\n"
+        "    def classify(self, x):\n"
+        "        return self.linear(x)\n\n"
+        "    def forward(self, x):\n"
+        "        return self.linear(x)\n"
+    )
+    settings = ["--set", "federation.lr=1.0e-9", "--set", "model.name=stubborn:Stubborn"]
+    code, text, error = cli(*asked, *settings, "--out", "nothing")
+    assert code == 0, error
+    assert json.loads(text)["advice"].startswith("The models answer one and the same class")
+
+
+def test_small_sites_get_small_batches_unless_told_otherwise(elsewhere: Path) -> None:
+    data = str(table(elsewhere / "patients.csv", rows=40))
+    asked = {"data.target": "ill", "data.site": "hospital"}
+    assert base(data, asked, lambda text: None)[1]["federation.batch_size"] == 8
+    given = {**asked, "federation.batch_size": 20}
+    assert base(data, given, lambda text: None)[1]["federation.batch_size"] == 20
+
+
+def test_a_window_makes_a_folder_of_tables_one_of_recordings(elsewhere: Path) -> None:
+    for person in ("ann", "ben"):
+        (elsewhere / "raw" / person).mkdir(parents=True)
+        for act in ("sit", "run"):
+            rows = [f"{k % 5},{act}" for k in range(40)]
+            (elsewhere / "raw" / person / f"{act}.csv").write_text("\n".join(["x,act", *rows]))
+    asked = {"data.target": "act", "data.window": 4}
+    assert base("raw", asked, lambda text: None)[1]["data.source"] == "signals"

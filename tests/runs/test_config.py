@@ -29,7 +29,14 @@ def test_every_key_is_commented() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e-3", 0.001), ("2", 2), ("0.5", 0.5), ("[0.1, 0.2]", [0.1, 0.2]), ("null", None)],
+    [
+        ("1e-3", 0.001),
+        ("2", 2),
+        ("0.5", 0.5),
+        ("[0.1, 0.2]", [0.1, 0.2]),
+        ("null", None),
+        (">0", ">0"),
+    ],
 )
 def test_set_reads_yaml_values(text: str, value: Any) -> None:
     assert parse_set([f"a.b={text}"]) == {"a.b": value}

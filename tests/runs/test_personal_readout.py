@@ -129,7 +129,7 @@ def test_a_clients_model_is_exported_by_its_name(
     [
         (
             ["--readout", "personal"],
-            "a personal model is one client's: name it, such as 'client 0'",
+            "a personal model is one client's: name it (--client), such as 'client 0'",
         ),
         (["--readout", "personal", "--client", "client 9"], "has no client 'client 9'"),
         (["--client", "client 0"], "--client goes with --readout personal"),

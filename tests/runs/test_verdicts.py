@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -140,3 +142,12 @@ def test_many_looks_find_something_by_chance_which_is_not_told() -> None:
 )
 def test_verdicts(shared: int, personal: int, verdict: str) -> None:
     assert verdict_of(shared, personal) == verdict
+
+
+def test_sites_that_cannot_tell_are_named() -> None:
+    few = [replace(site(name, 0.7, 0.8, 0.8), tested=3) for name in ("b", "c")]
+    found = judge([site("north", 0.7, 0.705, 0.7), *few])
+    assert advice(found, Gain()) == (
+        "At the one site that can tell there is no difference beyond chance; b and c have too few "
+        "test samples to tell."
+    )

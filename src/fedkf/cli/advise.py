@@ -86,7 +86,17 @@ def train(configs: Mapping[str, Config], folder: Path, quiet: bool) -> dict[str,
 
 def told(judged: Sequence[Judged], metric: SiteMetric) -> dict[str, Any]:
     """Everything that is said, for programs."""
-    from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, advice, judge, overall
+    from fedkf.runs.verdicts import (
+        ALONE,
+        AVERAGED,
+        NOTHING,
+        PERSONAL,
+        SHARED,
+        advice,
+        judge,
+        learned,
+        overall,
+    )
 
     sites = judge(judged, metric.higher_is_better)
     unit, scale = (" points", 100.0) if metric.percent else (f" of {metric.label}", 1.0)
@@ -97,8 +107,9 @@ def told(judged: Sequence[Judged], metric: SiteMetric) -> dict[str, Any]:
     }
     better = metric.higher_is_better
     over = {name: overall(judged, *pair, better) for name, pair in pairs.items()}
+    sentence = advice(sites, over["shared over alone"], unit, scale) if learned(judged) else NOTHING
     return {
-        "advice": advice(sites, over["shared over alone"], unit, scale),
+        "advice": sentence,
         "metric": metric.name,
         "sites": [described(site) for site in sites],
         "overall": {name: estimate(gain) for name, gain in over.items()},

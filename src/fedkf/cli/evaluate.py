@@ -80,7 +80,7 @@ def show_evaluation(result: dict[str, Any]) -> None:
             f"{percent(sure['accuracy'])} % right, calibration error "
             f"{percent(sure['expected_calibration_error'])}"
         )
-    else:
+    if result.get("alone"):
         text += "; every client judged by its own model, there is no shared one"
     show(text)
     if "mixtures" in result:
@@ -96,7 +96,9 @@ def columns(result: dict[str, Any]) -> list[SiteMetric]:
     known = next((c["metrics"] for c in result["clients"] if "metrics" in c), {ACCURACY: None})
     own = [name for name in known if name not in OURS_OF_SITES]
     wanted = (first, ACCURACY, *own, "balanced_accuracy", "auroc", "rmse", "r2", "concordance")
-    return [SITE_METRICS[name] for name in dict.fromkeys(wanted) if name in {ACCURACY, *known}]
+    if any(c["accuracy"] is not None for c in result["clients"]):
+        known = {ACCURACY: None, **known}
+    return [SITE_METRICS[name] for name in dict.fromkeys(wanted) if name in {first, *known}]
 
 
 def cells(metrics: Sequence[SiteMetric], client: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 from fedkf.cli.consoles import out, say, show
 from fedkf.cli.options import ObjectOption, ReadoutOption, RunArgument
 from fedkf.cli.tables import percent, scores, table
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS
 
 
 def personalize(
@@ -26,7 +27,7 @@ def personalize(
     workers: Annotated[int | None, typer.Option(help="Worker processes.", min=0)] = None,
     as_json: ObjectOption = False,
 ) -> None:
-    """Train the model once more at each client: its accuracy before and after."""
+    """Train the model once more at each client: what it does there before and after."""
     from fedkf.runs import personalize as personalization
 
     result = personalization.personalize(
@@ -35,14 +36,20 @@ def personalize(
     if as_json:
         typer.echo(json.dumps(result))
         return
-    rows = table("", "client", "tested", "before %", "after %", "gain")
+    metric = SITE_METRICS[result.get("metric", ACCURACY)]
+    title = "" if metric.name == ACCURACY else f"{metric.label} of each client"
+    unit = " %" if metric.percent else ""
+    rows = table(title, "client", "tested", f"before{unit}", f"after{unit}", "gain")
     for c in result["clients"]:
-        shown = (percent(c["before"]), percent(c["after"]), percent(c["gain"], signed=True))
-        rows.add_row(c["name"], str(c["tested"]), *shown)
+        gain = percent(c["gain"], signed=True) if metric.percent else metric.show(c["gain"])
+        rows.add_row(
+            c["name"], str(c["tested"]), metric.show(c["before"]), metric.show(c["after"]), gain
+        )
     out.print(rows)
     for key in ("before", "after"):
         if result[key]["amp"] is None:
-            show("no client has test data")
+            tested = any(c["tested"] for c in result["clients"])
+            show("no client's test data can tell" if tested else "no client has test data")
             return
-        show(f"{key}: {scores(result[key])}")
+        show(f"{key}: {scores(result[key], metric.name)}")
     show(f"file: {run}/personalize-{result['method']}.json")

@@ -53,6 +53,10 @@ class Objective:
         """What a user is told of each sample: a class, a probability, a number or a risk."""
         return outputs[:, 0]
 
+    def told(self, outputs: Tensor) -> Tensor:
+        """Outputs as whoever takes the model home reads them."""
+        return outputs
+
     def distil(self, teacher: Tensor, student: Tensor) -> Tensor:
         """How far a student's outputs are from a teacher's, averaged over the batch."""
         return torch.nn.functional.mse_loss(student, teacher)
@@ -129,15 +133,30 @@ class Binary(Objective):
         return torch.cat([torch.zeros_like(outputs), outputs], 1)
 
 
+@dataclass(frozen=True)
 class Regression(Objective):
-    """A number: mean squared error, also between teacher and student."""
+    """A number: mean squared error, also between teacher and student.
+
+    A model's output is (target − centre) / spread, so that euros and millions of them are learned
+    at the same pace; what a user is told is in the target's own unit.
+    """
 
     name: ClassVar[str] = "regression"
     targets: ClassVar[Targets] = "number"
     separable: ClassVar[bool] = True
 
+    centre: float = 0.0
+    spread: float = 1.0
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return torch.nn.functional.mse_loss(outputs[:, 0], targets.to(outputs.dtype))
+        wanted = (targets.to(outputs.dtype) - self.centre) / self.spread
+        return torch.nn.functional.mse_loss(outputs[:, 0], wanted)
+
+    def predict(self, outputs: Tensor) -> Tensor:
+        return self.told(outputs)[:, 0]
+
+    def told(self, outputs: Tensor) -> Tensor:
+        return outputs * self.spread + self.centre
 
 
 class Survival(Objective):

@@ -1,13 +1,14 @@
 """Annotations: what an .npz file says of its samples beside inputs and labels.
 
 `client` says who holds a sample (`client_names` what those are called), `label_names` what the
-labels are called, `split` which samples train and which test.
+labels are called, `split` which samples train and which test. `data.site` and `data.target` name
+other arrays for the first and for the labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,53 +16,73 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
 from fedkf.data.groups import with_groups
+from fedkf.data.reading import Reading
 from fedkf.data.source import Source
 from fedkf.data.targets import Targets
 
 Arrays = Mapping[str, NDArray[Any]]
-NAMES = ("client", "client_names", "label_names", "split")
 SIDES = {"train": False, "training": False, "test": True, "testing": True}
+LABELS, CLIENT = "labels", "client"
 
 
-def annotation_names(split_by: str | None, groups: Sequence[str] = ()) -> tuple[str, ...]:
-    """The arrays to look for."""
-    return (*NAMES, *groups, *([split_by] if split_by else ()))
+@dataclass(frozen=True)
+class Annotations:
+    """What the arrays of a file are called that say something of its samples."""
 
+    labels: Sequence[str] = (LABELS,)
+    client: str = CLIENT
+    split_by: str | None = None
+    groups: Sequence[str] = ()
 
-def with_names(targets: Targets, arrays: Arrays) -> Targets:
-    """The targets with the file's names for its classes, unless the configuration has some."""
-    names, labels = arrays.get("label_names"), arrays.get("labels")
-    if targets.class_names is not None or names is None or labels is None:
-        return targets
-    if names.ndim != 1 or names.dtype.kind != "U" or labels.dtype.kind not in "iu":
-        return targets
-    return replace(targets, class_names=[str(name) for name in names])
+    @staticmethod
+    def of(reading: Reading) -> Annotations:
+        """As a configuration has it: `data.target` and `data.site` name other arrays."""
+        labels = tuple(reading.targets) or (LABELS,)
+        return Annotations(labels, reading.site or CLIENT, reading.split_by, reading.groups)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The arrays to look for beside inputs and labels."""
+        named = (*self.groups, *([self.split_by] if self.split_by else ()))
+        return (self.client, "client_names", "label_names", "split", *named)
+
+    def targets(self, arrays: Arrays) -> NDArray[Any]:
+        """The labels; of time and event, if there are two arrays, a row for each sample."""
+        found = [arrays[name] for name in self.labels]
+        return found[0] if len(found) == 1 else np.stack([a.reshape(-1) for a in found], axis=1)
+
+    def named(self, targets: Targets, arrays: Arrays) -> Targets:
+        """The targets with the file's names for its classes, unless there are others."""
+        names, labels = arrays.get("label_names"), arrays[self.labels[0]]
+        if targets.class_names is not None or names is None:
+            return targets
+        if names.ndim != 1 or names.dtype.kind != "U" or labels.dtype.kind not in "iu":
+            return targets
+        return replace(targets, class_names=[str(name) for name in names])
 
 
 def annotated(
     source: Source,
     arrays: Arrays,
     where: str,
-    split_by: str | None = None,
-    groups: Sequence[str] = (),
+    asked: Annotations = Annotations(),  # noqa: B008
 ) -> Source:
     """The source with what the file says of each sample."""
-    count = len(source.labels)
-    for name in ("client", "split", *groups, *([split_by] if split_by else ())):
+    count, split_by, groups = len(source.labels), asked.split_by, asked.groups
+    for name in (asked.client, "split", *groups, *([split_by] if split_by else ())):
         if name in arrays and arrays[name].shape != (count,):
             raise UserError(f"{where}: {count} labels but {name} has shape {arrays[name].shape}")
+    for key, wanted in (("data.split_by", split_by), ("data.site", asked.client)):
+        if wanted not in (None, CLIENT) and wanted not in arrays:
+            raise UserError(f"{key}: {where.removeprefix('data.path: ')} has no array {wanted!r}")
     if split_by is not None:
-        if split_by not in arrays:
-            raise UserError(
-                f"data.split_by: {where.removeprefix('data.path: ')} has no array {split_by!r}"
-            )
         units = np.unique(arrays[split_by], return_inverse=True)[1]
         source = replace(source, units=units.astype(np.int64), units_by=split_by)
     source = with_groups(source, {name: arrays[name] for name in groups if name in arrays}, groups)
     source = replace(source, tested=sides(arrays.get("split")))
-    if "client" not in arrays:
+    if asked.client not in arrays:
         return source
-    found, owners = np.unique(arrays["client"], return_inverse=True)
+    found, owners = np.unique(arrays[asked.client], return_inverse=True)
     names = owner_names(found, arrays.get("client_names"))
     return replace(source, owners=owners.astype(np.int64), owner_names=names)
 

@@ -51,12 +51,29 @@ def read_npz(file: Path, *needed: str, also: Sequence[str] = ()) -> dict[str, ND
         with open(file, "rb") as opened:
             return read_arrays(opened, (*needed, *also), needed)
     except Missing as error:
-        raise UserError(f"data.path: {file} {error}") from None
+        raise UserError(f"data.path: {file} {error}{others(needed)}") from None
+    except Unusable as error:
+        raise UserError(f"data.path: {file}: {error}") from None
     except READING as error:
         reason = f" ({printable(error)})" if str(error) else ""
         raise UserError(
             f"data.path: {file} is not a readable .npz file{reason}; numpy.savez writes them"
         ) from None
+
+
+def names_in(file: Path) -> list[str]:
+    """The arrays of an .npz file that could be read, as they can be shown."""
+    with zipfile.ZipFile(file) as archive:
+        return sorted(printable(name.removesuffix(".npy"), 40) for name in archive.namelist())
+
+
+def others(needed: Sequence[str]) -> str:
+    """How labels are found that are called otherwise."""
+    return " (data.target names other labels)" if "labels" in needed else ""
+
+
+class Unusable(ValueError):
+    """An array is not of a kind that is read."""
 
 
 class Missing(Exception):
@@ -101,7 +118,10 @@ def check_member(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -
         shape, kind = read_header(file, name)
         start = file.tell()
     if kind.hasobject or kind.kind not in "biufcSU":
-        raise ValueError(f"{name!r} holds {shown(kind)}; numbers and texts are read, no objects")
+        raise Unusable(
+            f"{name!r} holds {shown(kind)}; numbers and texts are read, no objects: save texts as "
+            f"{name}.astype(str), and signals of different lengths as windows of one length"
+        )
     if kind.itemsize == 0 or any(n < 0 or n >= 2**40 for n in shape) or len(shape) > 8:
         raise ValueError(f"{name!r} claims the shape {shown(shape)} of {kind}")
     claimed, there = math.prod(shape) * kind.itemsize, member.file_size - start

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import shown
+from fedkf.data.cells import Cells, are_dates
 from fedkf.data.reading import Reading
-from fedkf.data.tabular import Cells, Table
+from fedkf.data.tabular import Table
 from fedkf.data.targets import LARGEST
 
 Floats = NDArray[np.float32]
@@ -49,20 +50,36 @@ def chosen_columns(table: Table, reading: Reading) -> list[str]:
         *(("data.groups", name) for name in reading.groups),
         *(("data.columns", name) for name in reading.columns or ()),
         *(("data.categorical", name) for name in reading.categorical),
+        *(("data.ignore", name) for name in reading.ignore),
     ]:
         if name not in table.cells:
             hint = nearest(name, table.names)
             raise UserError(f"{key}: {table.where} has no column {name!r}; {hint}")
-    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups}
+    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups, *reading.ignore}
     if reading.columns is None:
         chosen = [name for name in table.names if name not in taken]
     else:
         chosen = list(reading.columns)
         if leak := [name for name in chosen if name in reading.targets]:
             raise UserError(f"data.columns: {leak[0]!r} is the target, so it is no input")
+        if both := [name for name in chosen if name in reading.ignore]:
+            raise UserError(f"data.ignore leaves {both[0]!r} out, and data.columns takes it")
     if not chosen:
         raise UserError(f"{table.where} has no columns beside the target and the site")
+    check_absent(table, reading, chosen)
     return chosen
+
+
+def check_absent(table: Table, reading: Reading, chosen: Sequence[str]) -> None:
+    """Refuse a column that some files lack, unless it is an input that was asked for by name."""
+    asked = [] if reading.columns is None else chosen
+    for name in (*reading.targets, reading.site, reading.split_by, *reading.groups, *chosen):
+        if name is not None and name in table.absent and name not in asked:
+            lacks, has = table.absent[name]
+            raise UserError(
+                f"data.path: {lacks} has no column {name!r}, which {has} has; data.ignore leaves "
+                "an input out, and one that data.columns names counts as missing there"
+            )
 
 
 def layout_of(table: Table, reading: Reading) -> Layout:
@@ -95,16 +112,26 @@ def mostly_text(cells: Cells) -> bool:
 def categories_of(table: Table, name: str, there: NDArray[np.bool_], asked: bool) -> list[str]:
     """The different values of a column, in one fixed order: numbers by size, texts by letters."""
     values = np.unique(table.cells[name][there])
+    if not asked and are_dates(values):
+        raise UserError(
+            f"{table.where}: the column {name!r} holds dates, such as {shown(str(values[0]))}; "
+            "give days or years as a number, leave it out (data.ignore), or name it in "
+            "data.categorical"
+        )
     if len(values) > MOST_CATEGORIES and not asked:
         raise UserError(
             f"{table.where}: the column {name!r} holds {len(values)} different texts, such as "
-            f"{shown(str(values[0]))}; leave it out (data.columns), or name it in data.categorical"
+            f"{shown(str(values[0]))}; leave it out (data.ignore), or name it in data.categorical"
         )
     if not len(values):
         raise UserError(f"{table.where}: the column {name!r} holds no values at all")
     as_numbers, mistaken = numbers(values)
-    order = np.arange(len(values)) if mistaken.any() else np.argsort(as_numbers, kind="stable")
-    return [str(value) for value in values[order]]
+    if mistaken.any():
+        return [str(value) for value in values]
+    written: dict[float, str] = {}  # 1 and 1.0 are one category, in the shorter way
+    for value, number in zip(values.tolist(), as_numbers.tolist(), strict=True):
+        written[number] = min(written.get(number, value), value, key=len)
+    return [written[number] for number in sorted(written)]
 
 
 def numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -2,18 +2,77 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from fedkf.core.objective import find
+from fedkf.data.cells import Cells
 from fedkf.data.source import Source
+
+if TYPE_CHECKING:
+    from fedkf.data.columns import Layout
+    from fedkf.data.reading import Reading
+    from fedkf.data.tabular import Table
 
 FEW_ROWS = 5
 """A site with fewer rows can hardly train, and its sums would be its rows."""
+
+
+PLAIN = (["0", "1"], ["false", "true"], ["no", "yes"], ["n", "y"], ["f", "t"])
+"""Pairs of which nobody asks which one is the positive."""
+NUMBER = re.compile(r"(.*[^a-z])?(p?id|nr|no|number|key|index|mrn|case|subject|patient)", re.I)
+"""What columns are called that say who somebody is."""
+LEAST_NUMBERED = 20
+"""With fewer rows any column may have another whole number in each."""
 
 
 def table_notes(source: Source) -> list[str]:
     """Columns that say nothing, sites that hold hardly anything, rows that two sites hold."""
     found = (constant_columns, unmeasured_columns, small_sites, shared_rows)
     return [text for notes in found for text in notes(source)]
+
+
+def column_notes(found: Table, reading: Reading, layout: Layout) -> list[str]:
+    """Inputs that some files lack, and that look like numbers of people rather than of anything."""
+    notes = [
+        f"column {name}: {lacks} has none, so that it counts as missing there"
+        for name, (lacks, _) in found.absent.items()
+        if name in layout.columns
+    ]
+    if reading.columns is not None:
+        return notes
+    numbers = [name for name in layout.columns if name not in layout.categories]
+    return notes + [
+        f"column {name}: another whole number in every row, as numbers of people are, and it is an "
+        "input; data.ignore leaves it out"
+        for name in numbers
+        if numbered(name, found.cells[name])
+    ]
+
+
+def numbered(name: str, cells: Cells) -> bool:
+    """Whether cells count rows or people: whole numbers, none twice, in order or so called."""
+    if len(cells) < LEAST_NUMBERED or not all(str(cell).isdigit() for cell in cells):
+        return False
+    values = [int(str(cell)) for cell in cells]
+    distinct = len(set(values)) == len(values)
+    return distinct and (bool(NUMBER.fullmatch(name)) or values == sorted(values))
+
+
+def positive_note(reading: Reading, class_names: Sequence[str]) -> list[str]:
+    """Which of two classes counts as the positive one, where nothing says so."""
+    given = reading.positive is not None or reading.class_names is not None
+    if given or find(reading.task).targets != "two classes":
+        return []
+    if [name.lower() for name in class_names] in PLAIN:
+        return []
+    return [
+        f"{reading.targets[0]} {class_names[1]!r} counts as positive, {class_names[0]!r} as "
+        "negative; data.positive names another"
+    ]
 
 
 def constant_columns(source: Source) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.data.annotations import annotated, annotation_names, with_names
+from fedkf.data.annotations import Annotations, annotated
 from fedkf.data.arrays import read_npz
 from fedkf.data.files import find
 from fedkf.data.source import Source, check
@@ -18,20 +17,19 @@ from fedkf.data.targets import Targets
 def npz(
     path: str,
     targets: Targets = Targets(),  # noqa: B008
-    split_by: str | None = None,
-    groups: Sequence[str] = (),
+    asked: Annotations = Annotations(),  # noqa: B008
 ) -> Source:
     """A file of NumPy's with `images` and `labels`, and perhaps more that says who holds what.
 
     Images are N×H×W or N×H×W×C, uint8 or float in [0, 1]; N×D are vectors of any floats. Labels
-    are whole numbers from 0, or names; for other tasks than classes as data/targets.py says.
+    are whole numbers, or names; for other tasks than classes as data/targets.py says.
     """
     file = find(path)
-    arrays = read_npz(file, "images", "labels", also=annotation_names(split_by, groups))
+    arrays = read_npz(file, "images", *asked.labels, also=asked.others)
     where = f"data.path: {file}"
     images = channels_first(arrays["images"], where)
-    source = check(where, images, arrays["labels"], with_names(targets, arrays))
-    return annotated(source, arrays, where, split_by, groups)
+    source = check(where, images, asked.targets(arrays), asked.named(targets, arrays))
+    return annotated(source, arrays, where, asked)
 
 
 def npz_inputs(path: str) -> NDArray[Any]:

@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 from fedkf.core.limits import proper_text, shown
 from fedkf.core.objective import find
+from fedkf.data.cells import Cells
 from fedkf.data.columns import canonical, categories_of, numbers
 from fedkf.data.reading import Reading
-from fedkf.data.tabular import Cells, Table
+from fedkf.data.tabular import Table
 
 MOST_CLASSES = 1000
+HAPPENED, NOT = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
+"""How an event is told in words."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -48,8 +51,9 @@ def targets_of(table: Table, reading: Reading) -> tuple[NDArray[Any], list[str]]
     if kind == "number":
         return number(table, reading.targets[0]).astype(np.float32), []
     if kind == "time":
-        time, event = (number(table, name) for name in reading.targets)
-        check_survival(table, reading, time, event)
+        time = number(table, reading.targets[0])
+        event = events(table, reading)
+        check_survival(table, reading, time)
         return np.stack([time, event], axis=1).astype(np.float32), []
     if kind == "two classes" or reading.positive is not None:
         labels, names = binary(table, reading)
@@ -78,19 +82,33 @@ def number(table: Table, name: str) -> NDArray[np.float64]:
     return values
 
 
-def check_survival(
-    table: Table, reading: Reading, time: NDArray[np.float64], event: NDArray[np.float64]
-) -> None:
+def events(table: Table, reading: Reading) -> NDArray[np.float64]:
+    """1 where the event happened: where `data.positive` says so, or 1, true or yes."""
     name = reading.targets[1]
-    if not np.isin(event, (0, 1)).all():
-        row = int(np.flatnonzero(~np.isin(event, (0, 1)))[0])
+    if reading.positive is not None:
+        return positives(table, name, reading.positive).astype(np.float64)
+    words = np.char.lower(table.cells[name])
+    happened = np.isin(words, HAPPENED)
+    values, mistaken = numbers(np.where(happened, "1", np.where(np.isin(words, NOT), "0", words)))
+    odd = mistaken | ~np.isin(values, (0, 1))
+    if odd.any():
+        row = int(np.flatnonzero(odd)[0])
         raise UserError(
-            f"{table.where}: the event {name!r} is {event[row]:g} in {table.place(row)}; it is 1 "
-            "where it happened and 0 where it was not seen to (data.target is [time, event])"
+            f"{table.where}: the event {name!r} is {shown(str(table.cells[name][row]))} in "
+            f"{table.place(row)}; it is 1, true or yes where it happened and 0, false or no where "
+            "it was not seen to (data.target is [time, event]); data.positive names another value"
         )
+    return values
+
+
+def check_survival(table: Table, reading: Reading, time: NDArray[np.float64]) -> None:
     if (time < 0).any():
         row = int(np.flatnonzero(time < 0)[0])
-        raise UserError(f"{table.where}: the time in {table.place(row)} is negative")
+        more = int((time < 0).sum()) - 1
+        raise UserError(
+            f"{table.where}: the time {reading.targets[0]!r} is {time[row]:g} in "
+            f"{table.place(row)}{f' (and {more} more)' if more else ''}; times must not be negative"
+        )
 
 
 def classes(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]]:
@@ -135,15 +153,7 @@ def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]
                 f"({', '.join(names[:6])}); data.positive says which are positive, such as '>0'"
             )
         return labels, names
-    comparison = re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule)
-    if comparison is None:
-        hits = canonical(cells, [rule]) == rule
-    else:
-        try:
-            limit = float(comparison[2])
-        except ValueError:
-            raise UserError(f"data.positive is {rule!r}; it is a value, or such as '>0'") from None
-        hits = COMPARISONS[comparison[1]](number(table, name), limit)
+    hits = positives(table, name, rule)
     rest = np.unique(cells[~hits])
     other = str(rest[0]) if len(rest) == 1 and str(rest[0]) != rule else f"not {rule}"
     names = list(reading.class_names or (other, rule))
@@ -153,3 +163,18 @@ def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]
             "negative one first"
         )
     return hits.astype(np.int64), names
+
+
+def positives(table: Table, name: str, rule: str) -> NDArray[np.bool_]:
+    """Which rows `data.positive` means: those with a value, or such as '>0'."""
+    cells = table.cells[name]
+    comparison = re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule)
+    if comparison is None:
+        hits: NDArray[np.bool_] = canonical(cells, [rule]) == rule
+        return hits
+    try:
+        limit = float(comparison[2])
+    except ValueError:
+        raise UserError(f"data.positive is {rule!r}; it is a value, or such as '>0'") from None
+    found: NDArray[np.bool_] = COMPARISONS[comparison[1]](number(table, name), limit)
+    return found

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fedkf.data.targets import Targets
 
-MISSING_VALUES = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
+MISSING_VALUES = (
+    *("", "?", "NA", "N/A", "NaN", "nan", "null", "None", "na", "n/a", "N.A.", "n.a.", "NAN"),
+    *("NULL", "Null", "#N/A", "#NA", "<NA>", "NaT", "-", "--", ".", "missing", "Missing"),
+)
 """What stands in a table where nothing was measured."""
 
 
@@ -33,6 +36,7 @@ class Reading:
     split_by: str | None = None
     groups: Sequence[str] = ()
     columns: Sequence[str] | None = None
+    ignore: Sequence[str] = ()
     categorical: Sequence[str] = ()
     categories: Mapping[str, Sequence[str]] | None = None
     missing: str = "indicator"

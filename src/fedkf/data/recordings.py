@@ -1,7 +1,8 @@
 """Recordings: a CSV file has a row for each moment; windows of rows are the samples.
 
 The class of a window is the commonest value of the target column in it or, without one, the folder
-that the file lies in. Windows of one recording never train and test both.
+that the file lies in. Windows of one recording never train and test both, unless it is the only
+one.
 """
 
 from __future__ import annotations
@@ -17,19 +18,25 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import in_words, memory, proper_text, shown
 from fedkf.core.objective import find
+from fedkf.data.cells import Cells, ending
 from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
 from fedkf.data.groups import with_groups
 from fedkf.data.outcomes import targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
-from fedkf.data.tabular import Cells, Table, read_csv
+from fedkf.data.tabular import Table, read_csv
 
-PIECE = 10
-"""Windows of a piece, where a site's only recording is cut up to be divided."""
+PIECE, SHARES = 10, 5
+"""At most so many windows of a piece, where a site's only recording is cut up to be divided; one
+that is the only one of its class gives at least so many pieces, if it is long enough."""
 ENDINGS = (".csv", ".tsv", ".txt")
 CLOCKS = ("time", "timestamp", "date", "datetime")
 """Columns that tell when, not what; they are channels only if data.columns names them."""
+
+
+MOST_NOTES = 3
+"""Of how files were read; thousands of them may say the same, each with its name."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class Recording:
     site: str | None
     values: NDArray[np.float32]
     labels: Cells
+    session: str | None = None
+    """What `data.split_by` says of it, where that is asked for."""
     groups: Mapping[str, Cells] = field(default_factory=dict)
     """What else is asked for of each row (`data.groups`)."""
 
@@ -64,8 +73,10 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
     files = csv_files(root) if root.is_dir() else [root]
     found: list[Recording] = []
     channels: list[str] = []
+    notes: dict[str, None] = {}
     for file in files:
         table = read_csv(file)
+        notes |= dict.fromkeys(table.notes)
         names = channel_names(table, reading)
         if channels and names != channels:
             raise UserError(
@@ -76,6 +87,8 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
         found += cut_at_changes(
             table, file.relative_to(root if root.is_dir() else file.parent), channels, reading
         )
+    for text in [*notes][:MOST_NOTES]:
+        say(text)
     short = [r for r in found if r.length < window]
     if len(short) == len(found):
         longest = max((r.length for r in found), default=0)
@@ -97,7 +110,7 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
 def csv_files(root: Path) -> list[Path]:
     """The recordings below a folder, in one fixed order."""
     found = sorted(Path(folder) / name for folder, names in walk(root) for name in names)
-    files = [f for f in found if f.suffix.lower() in ENDINGS and not f.name.startswith(".")]
+    files = [f for f in found if ending(f) in ENDINGS and not f.name.startswith(".")]
     if not files:
         raise UserError(f"data.path: {root} holds no recordings ({', '.join(ENDINGS)})")
     return files
@@ -105,10 +118,12 @@ def csv_files(root: Path) -> list[Path]:
 
 def channel_names(table: Table, reading: Reading) -> list[str]:
     """The columns that are channels: those named, or all that are nothing else."""
-    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups}
+    taken = {*reading.targets, reading.site, reading.split_by, *reading.groups, *reading.ignore}
     rest = [n for n in table.names if n not in taken and n.lower() not in CLOCKS]
     names = list(reading.columns or rest)
     named = {"data.target": reading.targets, "data.columns": names, "data.groups": reading.groups}
+    named |= {"data.ignore": reading.ignore}
+    named |= {"data.split_by": [reading.split_by] if reading.split_by else []}
     for key, wanted in named.items():
         for name in wanted:
             if name not in table.cells:
@@ -132,7 +147,8 @@ def cut_at_changes(
     ]
     values = np.stack(columns).astype(np.float32)
     sites = sites_of(table, place, reading)
-    keys = [c for c in (sites, table.cells.get(reading.split_by or "")) if c is not None]
+    sessions = None if reading.split_by is None else table.cells[reading.split_by]
+    keys = [c for c in (sites, sessions) if c is not None]
     changed = np.zeros(table.rows - 1, bool)
     for key in keys:
         changed |= key[1:] != key[:-1]
@@ -140,8 +156,10 @@ def cut_at_changes(
     for start, end in zip(starts, [*starts[1:], table.rows], strict=True):
         site = None if sites is None else str(sites[start])
         line = int(table.lines[start])
+        session = None if sessions is None else str(sessions[start])
         groups = {name: table.cells[name][start:end] for name in reading.groups}
-        yield Recording(str(place), line, site, values[:, start:end], labels[start:end], groups)
+        part = values[:, start:end], labels[start:end]
+        yield Recording(str(place), line, site, *part, session, groups)
 
 
 def labels_of(table: Table, place: Path, reading: Reading) -> Cells:
@@ -176,35 +194,63 @@ def sites_of(table: Table, place: Path, reading: Reading) -> Cells | None:
 
 
 def divisible(found: list[Recording], window: int, stride: int, say: Say) -> list[Recording]:
-    """The recordings, but for a site that has only one: its pieces, so that some can test.
+    """The recordings, but for those of which a site has no other: their pieces.
 
-    A piece ends where the label changes, or after so many windows; no window is in two pieces.
+    So that some can test: of a site that has one recording only, and of a class that only one of
+    them is of. Where `data.split_by` says what must stay together, nothing is cut.
     """
-    counts: dict[str | None, int] = {}
-    for recording in found:
-        counts[recording.site] = counts.get(recording.site, 0) + 1
+    lone, rare = set(), set()
+    for own in by_site(found):
+        kinds = {k: np.unique(found[k].labels) for k in own}
+        common = [str(kinds[k][0]) for k in own]
+        if len(own) == 1:
+            lone.add(own[0])
+        elif all(len(kind) == 1 for kind in kinds.values()):
+            rare |= {k for k, kind in zip(own, common, strict=True) if common.count(kind) == 1}
     pieces: list[Recording] = []
-    length = window + (PIECE - 1) * stride
-    for recording in found:
-        if counts[recording.site] > 1:
-            pieces.append(recording)
-            continue
-        changes = np.flatnonzero(recording.labels[1:] != recording.labels[:-1]) + 1
-        starts = [0, *changes.tolist()]
-        own = [
-            recording.part(at, min(at + length, end))
-            for start, end in zip(starts, [*starts[1:], recording.length], strict=True)
-            for at in range(start, end, length)
-        ]
-        own = [piece for piece in own if piece.length >= window]
-        pieces += own or [recording]
-    if single := sum(1 for count in counts.values() if count == 1):
-        have = "1 site has" if single == 1 else f"{single} sites have"
+    for k, recording in enumerate(found):
+        count = (recording.length - window) // stride + 1
+        most = PIECE if k in lone else max(1, min(PIECE, count // SHARES))
+        cut = k in lone | rare and recording.session is None
+        parts = pieces_of(recording, window, stride, most) if cut else [recording]
+        if k in rare and len(parts) < 2:  # nothing is won by it
+            rare.discard(k)
+            parts = [recording]
+        pieces += parts
+    uncut = any(recording.session is not None for recording in found)
+    if lone and not uncut:
+        have = "1 site has" if len(lone) == 1 else f"{len(lone)} sites have"
         say(
             f"{have} a single recording, which is cut where its label changes and "
             f"after {PIECE} windows; whole pieces train or test"
         )
+    if rare and not uncut:
+        say(
+            f"{len(rare)} recordings are the only ones of their class at their site, and are cut "
+            "into pieces, of which whole ones train or test; pieces of one recording are alike, "
+            "so that results look better than with another day's"
+        )
     return pieces
+
+
+def by_site(found: Sequence[Recording]) -> list[list[int]]:
+    """The places of each site's recordings."""
+    owned: dict[str | None, list[int]] = {}
+    for k, recording in enumerate(found):
+        owned.setdefault(recording.site, []).append(k)
+    return list(owned.values())
+
+
+def pieces_of(recording: Recording, window: int, stride: int, most: int) -> list[Recording]:
+    """Pieces that end where the label changes, or after so many windows; no window is in two."""
+    changes = np.flatnonzero(recording.labels[1:] != recording.labels[:-1]) + 1
+    starts, length = [0, *changes.tolist()], window + (most - 1) * stride
+    own = [
+        recording.part(at, min(at + length, end))
+        for start, end in zip(starts, [*starts[1:], recording.length], strict=True)
+        for at in range(start, end, length)
+    ]
+    return [piece for piece in own if piece.length >= window] or [recording]
 
 
 def windows(
@@ -232,8 +278,8 @@ def windows(
     )
     outcome, class_names = targets_of(table, replace(reading, target=name))
     inputs = np.stack([pieces[k].values[:, at : at + window] for k, at in places])
-    units = np.array([k for k, _ in places], dtype=np.int64)
-    source = Source(inputs, outcome, class_names, task=reading.task, measured=True, units=units)
+    source = Source(inputs, outcome, class_names, task=reading.task, measured=True)
+    source = replace(source, units=units_of(pieces, places), units_by=reading.split_by)
     known_groups = {
         name: np.array(
             [label_of(pieces[k].groups[name][at : at + window], False, reading) for k, at in places]
@@ -248,6 +294,14 @@ def windows(
     if improper := [str(n) for n in names if not proper_text(str(n))]:
         raise UserError(f"{where}: the site {shown(improper[0])} cannot be shown")
     return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+
+
+def units_of(pieces: Sequence[Recording], places: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """What trains or tests as one: what `data.split_by` says, or a piece."""
+    if pieces[0].session is None:
+        return np.array([k for k, _ in places], dtype=np.int64)
+    sessions = [str(pieces[k].session) for k, _ in places]
+    return np.unique(sessions, return_inverse=True)[1].astype(np.int64)
 
 
 def label_of(cells: Cells, numbers: bool, reading: Reading) -> str:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.data.arrays import read_npz
+from fedkf.data.cells import Cells
 from fedkf.data.columns import Layout, inputs_of
 from fedkf.data.reading import Reading
 from fedkf.data.recordings import channel_names, cut_at_changes
 from fedkf.data.signals import chosen_channels, in_units
 from fedkf.data.table import missing_in
-from fedkf.data.tabular import Cells, Table, read_csv, read_table
+from fedkf.data.tabular import Table, read_csv, read_table
 
 
 @dataclass(frozen=True)

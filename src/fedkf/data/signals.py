@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.data.annotations import annotated, annotation_names, with_names
+from fedkf.data.annotations import Annotations, annotated
 from fedkf.data.arrays import read_npz
 from fedkf.data.files import find
 from fedkf.data.reading import Reading
@@ -22,24 +22,30 @@ from fedkf.data.targets import LARGEST
 def signals(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
     """Signals N×channels×time of an .npz file, or windows of the recordings of CSV files."""
     if path.endswith(".npz"):
-        return from_npz(find(path), reading)
+        return from_npz(find(path), reading, say)
     given = Path(path).expanduser()
     return recordings(find(path, folder=given.is_dir() or not given.suffix), reading, say)
 
 
-def from_npz(file: Path, reading: Reading) -> Source:
+def from_npz(file: Path, reading: Reading, say: Say) -> Source:
     """`signals` (N×channels×time, or N×time for one channel) and `labels`; `scale` divides."""
-    also = ("scale", *annotation_names(reading.split_by, reading.groups))
-    arrays = read_npz(file, "signals", "labels", also=also)
+    asked = Annotations.of(reading)
+    arrays = read_npz(file, "signals", *asked.labels, also=("scale", *asked.others))
     where = f"data.path: {file}"
     inputs = in_units(arrays["signals"], arrays.get("scale"), where)
-    labels = arrays["labels"]
+    labels = asked.targets(arrays)
     if len(labels) != len(inputs):
         raise UserError(f"{where}: {len(inputs)} signals but labels of shape {labels.shape}")
-    targets = with_names(reading.asked, arrays)
+    channels, length = inputs.shape[1:]
+    if channels > length:
+        say(
+            f"signals have {channels} channels and {length} moments each (N×channels×time); if it "
+            "is the other way round, save signals.transpose(0, 2, 1)"
+        )
+    targets = asked.named(reading.asked, arrays)
     read, names = targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
     source = Source(inputs, read, names, task=reading.task, measured=True)
-    source = annotated(source, arrays, where, reading.split_by, reading.groups)
+    source = annotated(source, arrays, where, asked)
     return replace(source, inputs=chosen_channels(source.inputs, reading, where))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.objects import import_object
 from fedkf.data import catalog
+from fedkf.data.annotations import Annotations
+from fedkf.data.arrays import names_in
 from fedkf.data.datasets import from_object
 from fedkf.data.digits import digits
+from fedkf.data.files import find
 from fedkf.data.folder import folder
 from fedkf.data.groups import with_groups
 from fedkf.data.natural import NATURAL
@@ -30,7 +33,21 @@ PATHS = {
 def read(source: str, path: str | None, reading: Reading, say: Say = lambda text: None) -> Source:
     """The samples of a source of the configuration, which says how it is read."""
     found = _read(source, path, reading, say)
+    if source in ("signals", "npz") and found.owners is None and str(path).endswith(".npz"):
+        unused_arrays(str(path), reading, say)
     return found if found.groups else with_groups(found, {}, reading.groups)
+
+
+def unused_arrays(path: str, reading: Reading, say: Say) -> None:
+    """Tell of arrays that might say who holds a sample, where nothing does."""
+    asked = Annotations.of(reading)
+    used = {"images", "signals", "scale", *asked.labels, *asked.others}
+    if rest := [name for name in names_in(find(path)) if name not in used]:
+        say(
+            f"nothing says who holds which sample, so that they are divided at random; data.site "
+            f"names an array that does ({', '.join(rest[:5])} {'is' if len(rest) == 1 else 'are'} "
+            "not used)"
+        )
 
 
 def _read(source: str, path: str | None, reading: Reading, say: Say) -> Source:
@@ -39,7 +56,7 @@ def _read(source: str, path: str | None, reading: Reading, say: Say) -> Source:
     if source == "signals":
         return signals(need_path(source, path), reading, say)
     if source == "npz":
-        return npz(need_path(source, path), reading.asked, reading.split_by, reading.groups)
+        return npz(need_path(source, path), reading.asked, Annotations.of(reading))
     if source == "folder":
         skip = reading.unreadable == "skip"
         return for_task(

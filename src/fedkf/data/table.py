@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
 from fedkf.core.limits import proper_text, shown
+from fedkf.data.cells import Cells, stem
 from fedkf.data.columns import Layout, inputs_of, layout_of
 from fedkf.data.groups import with_groups
-from fedkf.data.notes import table_notes
+from fedkf.data.notes import column_notes, positive_note, table_notes
 from fedkf.data.outcomes import check_target, targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
-from fedkf.data.tabular import Cells, Table, read_table
+from fedkf.data.tabular import Table, read_table
 
 
 def table(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
@@ -32,8 +32,12 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
     """The samples of a table that is read."""
     check_target(reading, found)
     layout = layout_of(found, reading)
+    for text in (*found.notes, *column_notes(found, reading, layout)):
+        say(text)
     found = usable_rows(found, reading, layout, say)
     labels, class_names = targets_of(found, reading)
+    for text in positive_note(reading, class_names):
+        say(text)
     inputs = inputs_of(found, layout, reading)
     source = Source(inputs, labels, class_names, task=reading.task, measured=True, layout=layout)
     source = owned(source, found, reading)
@@ -78,7 +82,7 @@ def sites_of(found: Table, reading: Reading) -> Cells | None:
     if reading.site is not None:
         return found.cells[reading.site]
     if found.sited:
-        return np.array([Path(str(name)).stem for name in found.files.tolist()], dtype=np.str_)
+        return np.array([stem(str(name)) for name in found.files.tolist()], dtype=np.str_)
     return None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,24 +13,29 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, printable
 from fedkf.core.extras import install
-from fedkf.core.limits import in_words, memory, proper_text, shown
+from fedkf.core.limits import proper_text, shown
+from fedkf.data.cells import Cells, ending, read_text, with_points, without_row_numbers
 from fedkf.data.files import find
 
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
-ROOM = 20
-"""Bytes of memory that a byte of such a file takes while it is read."""
-Cells = NDArray[np.str_]
+"""Of tables; all but the last may also be packed (.csv.gz)."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of texts, with the file and the line of each row; `sited` where a file is a site."""
+    """Columns of texts, with the file and the line of each row; `sited` where a file is a site.
+
+    `absent` are the columns that some files lack, each with one that lacks it and one that has it;
+    their cells are empty there. `notes` are what a person should know of how files were read.
+    """
 
     where: str
     cells: dict[str, Cells]
     files: Cells
     lines: NDArray[np.int64]
     sited: bool = False
+    absent: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @property
     def names(self) -> list[str]:
@@ -59,7 +64,7 @@ def read_table(path: str, header: Sequence[str] | None = None) -> Table:
     file = find(path, folder=given.is_dir() or not given.suffix)
     if not file.is_dir():
         return read_files(str(file), [file], header)
-    files = sorted(p for p in file.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+    files = sorted(p for p in file.iterdir() if ending(p) in ENDINGS and p.is_file())
     if not files:
         raise UserError(f"data.path: {file} holds no tables ({', '.join(ENDINGS)})")
     return replace(read_files(str(file), files, header), sited=True)
@@ -67,30 +72,40 @@ def read_table(path: str, header: Sequence[str] | None = None) -> Table:
 
 def read_files(where: str, files: Sequence[Path], header: Sequence[str] | None = None) -> Table:
     """The rows of these files, one after the other, in the first one's order of columns."""
-    tables: list[Table] = []
-    for file in files:
-        table = read_parquet(file) if file.suffix == ".parquet" else read_csv(file, header)
-        names = tables[0].names if tables else table.names
-        if odd := sorted(set(names) ^ set(table.names)):
-            lacks, has = (file, files[0]) if odd[0] in names else (files[0], file)
-            raise UserError(
-                f"data.path: {lacks.name} has no column {odd[0]!r}, which {has.name} has; the "
-                f"files in {where} must have the same columns"
-            )
-        tables.append(table)
+    tables = [read_parquet(f) if ending(f) == ".parquet" else read_csv(f, header) for f in files]
     if not sum(table.rows for table in tables):
         raise UserError(f"data.path: {where} holds no rows")
+    names = list(dict.fromkeys(name for table in tables for name in table.names))
+    absent = {}
+    for name in names:
+        lacking = [f.name for f, t in zip(files, tables, strict=True) if name not in t.cells]
+        having = [f.name for f, t in zip(files, tables, strict=True) if name in t.cells]
+        if lacking:
+            absent[name] = (lacking[0], having[0])
+    nothing = np.array("", dtype=np.str_)
     return Table(
         f"data.path: {where}",
-        {name: np.concatenate([t.cells[name] for t in tables]) for name in tables[0].names},
+        {
+            name: np.concatenate([t.cells.get(name, np.full(t.rows, nothing)) for t in tables])
+            for name in names
+        },
         np.concatenate([t.files for t in tables]),
         np.concatenate([t.lines for t in tables]),
+        absent=absent,
+        notes=list(dict.fromkeys(text for table in tables for text in table.notes)),
     )
 
 
-def made_of(file: Path, cells: dict[str, Cells], lines: Sequence[int]) -> Table:
+def made_of(
+    file: Path, cells: dict[str, Cells], lines: Sequence[int], notes: Sequence[str] = ()
+) -> Table:
+    kept, dropped = without_row_numbers(cells)
+    if dropped and kept:
+        cells, what = kept, "a column without a name that only numbers the rows"
+        notes = [*notes, f"{file.name}: {what} is left out"]
+    check_names(list(cells), lambda reason: UserError(f"data.path: {file}: {reason}"))
     places = np.array(lines, dtype=np.int64)
-    return Table(f"data.path: {file}", cells, np.full(len(places), file.name), places)
+    return Table(f"data.path: {file}", cells, np.full(len(places), file.name), places, notes=notes)
 
 
 def read_csv(file: Path, header: Sequence[str] | None = None) -> Table:
@@ -99,17 +114,12 @@ def read_csv(file: Path, header: Sequence[str] | None = None) -> Table:
     def wrong(reason: str) -> UserError:
         return UserError(f"data.path: {file}: {reason}")
 
+    content = read_text(file, wrong)
     try:
-        size = file.stat().st_size
-        if size * ROOM > memory():
-            raise wrong(f"it takes {in_words(size * ROOM)}, more than half of this machine has")
-        content = file.read_text("utf-8-sig")
         divider = max(",;\t", key=content.partition("\n")[0].count)
-        reader = csv.reader(io.StringIO(content), delimiter=divider)
+        reader = csv.reader(io.StringIO(content, newline=None), delimiter=divider)
         rows = [(reader.line_num, row) for row in reader if row]
-    except UnicodeDecodeError:
-        raise wrong("it is no text in UTF-8") from None
-    except (OSError, csv.Error) as error:
+    except csv.Error as error:
         raise wrong(f"it cannot be read ({printable(error)})") from None
     first = header if header is not None else (rows.pop(0)[1] if rows else [])
     names = [name.strip() for name in first]
@@ -120,7 +130,12 @@ def read_csv(file: Path, header: Sequence[str] | None = None) -> Table:
     columns = zip(*(row for _, row in rows), strict=True) if rows else ((),) * len(names)
     pairs = zip(names, columns, strict=True)
     cells = {name: np.char.strip(np.array(column, dtype=np.str_)) for name, column in pairs}
-    return made_of(file, cells, [line for line, _ in rows])
+    commas: list[str] = []
+    if divider != ",":
+        cells, commas = with_points(cells)
+    shown_ = f"{', '.join(commas[:5])}{' …' if len(commas) > 5 else ''}"
+    notes = [f"numbers with a decimal comma are read as numbers: {shown_}"] if commas else []
+    return made_of(file, cells, [line for line, _ in rows], notes)
 
 
 def check_names(names: Sequence[str], wrong: Callable[[str], UserError]) -> None:
@@ -147,7 +162,7 @@ def read_parquet(file: Path) -> Table:
     except Exception as error:  # pyarrow's own, of many kinds
         raise UserError(f"data.path: {file} cannot be read ({printable(error)})") from None
     check_names(list(columns), lambda reason: UserError(f"data.path: {file}: {reason}"))
-    cells = {
+    cells: dict[str, Cells] = {
         name: np.array(["" if value is None else str(value).strip() for value in column], np.str_)
         for name, column in columns.items()
     }

@@ -92,8 +92,12 @@ def number_labels(
         places = np.array([names.index(name) for name in found], dtype=np.int64)
         numbers = places[numbers]
     else:
+        labels = whole(labels)
         if not np.issubdtype(labels.dtype, np.integer):
             raise wrong(f"labels are {labels.dtype}; they must be whole numbers from 0, or names")
+        if from_one(labels, class_names):
+            last = len(class_names) if class_names is not None else int(labels.max())
+            return labels.astype(np.int64) - 1, [str(k) for k in range(1, last + 1)]
         if labels.min() < 0:
             raise wrong(f"labels go down to {labels.min()}; they must be whole numbers from 0")
         highest = int(labels.max())
@@ -108,3 +112,22 @@ def number_labels(
             raise wrong(f"data.class_names has {len(names)} names but a label is {highest}")
         numbers = labels.astype(np.int64)
     return numbers, names
+
+
+def whole(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as whole numbers, where they are true and false, or floats without fractions."""
+    if labels.dtype.kind == "b":
+        return labels.astype(np.int64)
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and not (labels % 1).any():
+        return labels.astype(np.int64) if np.abs(labels).max() < 2**53 else labels
+    return labels
+
+
+def from_one(labels: NDArray[Any], class_names: Sequence[str] | None) -> bool:
+    """Whether classes are numbered from 1: none is 0, and no names say that they begin there."""
+    if not len(labels) or labels.min() < 1:
+        return False
+    if class_names is None:
+        return bool(labels.min() == 1) and int(labels.max()) < 2 * len(np.unique(labels)) + 2
+    counted = [str(k) for k in range(1, len(class_names) + 1)]
+    return list(class_names) == counted and int(labels.max()) <= len(counted)

@@ -33,7 +33,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """What a file that was damaged may end in."""
 READING = (
     *("task", "class_names", "target", "positive", "site", "columns", "categorical", "categories"),
-    *("missing", "indicators", "missing_values", "window", "stride", "unit"),
+    *("missing", "indicators", "missing_values", "window", "stride", "unit", "ignore"),
     *("train_fraction", "seed", "split", "split_by"),
 )
 """The keys of data by which numbers of samples, and whether they can be read, tell of samples."""
@@ -74,6 +74,8 @@ class Terms:
     def of(config: Config, experiment: str) -> Terms:
         asked, data = config.privacy, config.data.model_dump(mode="json", include={*READING})
         data["class_names"] = data["class_names"] or []  # none, until a coordinator has settled it
+        if not data["ignore"]:  # so that what sites agreed to before there was such a key holds
+            del data["ignore"]
         digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
         promised = math.inf if asked.epsilon is None else asked.epsilon
         return Terms(experiment, promised, asked.delta, digest)

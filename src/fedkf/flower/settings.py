@@ -16,7 +16,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
         *("task", "metrics", "class_names", "class_weights", "image_size", "mean", "std"),
         *("train_fraction", "seed", "split", "split_by", "scaling", "target", "positive", "site"),
         *("columns", "categorical", "categories", "missing", "indicators", "missing_values"),
-        *("window", "stride", "unit"),
+        *("window", "stride", "unit", "target_mean", "target_std", "ignore"),
     ),
     "model": ("name",),
     "algorithm": ("name",),
@@ -70,6 +70,10 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     sent = {name: {key: content[name][key] for key in keys} for name, keys in TRAVELLING.items()}
     if not config.privacy.on:  # sites of before there was any
         del sent["privacy"], sent["data"]["unit"]
+    if not config.data.ignore:
+        del sent["data"]["ignore"]
+    if config.data.target_mean is None or config.data.target_std is None:  # nor of a target's unit
+        del sent["data"]["target_mean"], sent["data"]["target_std"]
     return {**sent, "algorithm": content["algorithm"]}
 
 

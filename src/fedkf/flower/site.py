@@ -141,9 +141,25 @@ def own_config(site: Site, received: Mapping[str, Any]) -> Config:
     if config.data.class_names is None and find(config.data.task).labelled():
         raise SiteRefusal("the configuration does not name the classes (data.class_names)")
     own = {"source": site.data.source, "path": site.data.path, "partition": "iid", "clients": 1}
-    data = config.data.model_copy(update=own)
+    data = config.data.model_copy(update={**one_unit(config), **own})
     engine = config.engine.model_copy(update={"device": site.device})
     return config.model_copy(update={"data": data, "engine": engine})
+
+
+def one_unit(config: Config) -> dict[str, float]:
+    """How a target that is a number is scaled: as the coordinator says, else not at all.
+
+    A scale from this site's own targets would give its model another unit than the others'.
+    """
+    mean, std = config.data.target_mean, config.data.target_std
+    return (
+        {}
+        if find(config.data.task).labelled()
+        else {
+            "target_mean": 0.0 if mean is None else mean,
+            "target_std": 1.0 if std is None else std,
+        }
+    )
 
 
 def load_data(config: Config) -> tuple[Config, FederatedData]:

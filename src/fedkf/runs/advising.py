@@ -19,6 +19,7 @@ from fedkf import models
 from fedkf.core.errors import UserError
 from fedkf.core.evaluation import outputs, right
 from fedkf.core.tally import tally
+from fedkf.data.cells import ending
 from fedkf.data.source import Say
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric, value
 from fedkf.runs import config as configuration
@@ -37,12 +38,14 @@ RUNS = {ALONE: "local", AVERAGED: "fedavg", SHARED: "fedkf+"}
 READOUTS = {ALONE: (ALONE, "oca"), AVERAGED: (AVERAGED, "oca"), SHARED: (SHARED, "oca")}
 READOUTS[PERSONAL] = (SHARED, "personal")
 """Each way's run and readout."""
+ANSWERS = ("counts", "confusion")
+"""Statistics that know answers only, not how sure a model is of them."""
 DRAWS = 300
 ROUNDS = 20
 """Of a small budget."""
 ALL = 20
 """Up to so many sites all take part in every round."""
-TABLES, ARRAYS = (".csv", ".parquet"), (".npz",)
+TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npz",)
 
 
 # -- what is run -----------------------------------------------------------------------------------
@@ -69,7 +72,8 @@ def base(data: str, given: Mapping[str, Any], say: Say) -> tuple[dict[str, Any],
     if data in configuration.presets() or data.endswith((".yaml", ".yml")):
         content = configuration.read(data)[0]
     else:
-        own = {"data.source": kind_of(Path(data)), "data.path": data}
+        kind = "signals" if "data.window" in given else kind_of(Path(data))
+        own = {"data.source": kind, "data.path": data}
         content = chosen(None, {**own, **given})[0]
     config = configuration.resolve(content, {**own, **given})
     source = load_source(config, say)
@@ -77,12 +81,19 @@ def base(data: str, given: Mapping[str, Any], say: Say) -> tuple[dict[str, Any],
         own["model.name"] = fitting(tuple(source.inputs.shape[1:]))
         config = configuration.resolve(content, {**own, **given})
     sites = settle(config, source).data.clients
+    if own:
+        own["federation.batch_size"] = batch_for(len(source.labels) / sites)
     if sites < 2:
         raise UserError(f"{data} is of one site; an advice is about two or more (data.site)")
     own["federation.rounds"] = min(ROUNDS, config.federation.rounds)
     if sites <= ALL:
         own["federation.fraction"] = 1.0
     return content, {**own, **given}
+
+
+def batch_for(size: float) -> int:
+    """A batch for sites of about so many samples: small ones need steps enough to learn at all."""
+    return 8 if size < 100 else 16 if size < 300 else 32
 
 
 def kind_of(path: Path) -> str:
@@ -93,14 +104,14 @@ def kind_of(path: Path) -> str:
             "no configuration (.yaml) and no file or folder"
         )
     files = [path] if path.is_file() else sorted(path.rglob("*"))
-    endings = {file.suffix.lower() for file in files if file.is_file()}
+    endings = {ending(file) for file in files if file.is_file()}
     if endings & {*TABLES}:
         return "table"
     if endings & {*ARRAYS}:
         first = next(file for file in files if file.suffix.lower() in ARRAYS)
         return "signals" if path.is_dir() or holds_signals(first) else "npz"
     if path.is_file():
-        raise UserError(f"DATA is {str(path)!r}; it may be a .csv, .parquet or .npz file")
+        raise UserError(f"DATA is {str(path)!r}; it may be a .csv, .tsv, .parquet or .npz file")
     return "folder"
 
 
@@ -147,6 +158,7 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
     values: dict[str, float | None] = {}
     draws: dict[str, Draws] = {}
     hits: dict[str, Hits] = {}
+    kinds: set[int] = set()
     for way, (run, readout) in READOUTS.items():
         if not tested:
             values[way], draws[way] = None, np.full(DRAWS, np.nan)
@@ -155,10 +167,13 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
         model = own.assembly.task.load("student", own.weights(readout, id)).eval()
         measure = Measure(own, metric, outputs(model, data.test_images), targets)
         values[way] = measure(torch.arange(tested))
+        kinds |= measure.kinds()
         draws[way] = measure.drawn(places)
         if metric.name == ACCURACY:
             hits[way] = measure.hits().numpy()
-    return Judged(first.data.names[id], tested, values, draws, hits)
+    several = metric.statistic in ANSWERS and len(targets.unique()) > 1
+    blind = len(kinds) == 1 if several else None
+    return Judged(first.data.names[id], tested, values, draws, hits, blind)
 
 
 @dataclass(frozen=True)
@@ -182,6 +197,11 @@ class Measure:
     def hits(self) -> Tensor:
         """Which of the samples it has right."""
         return right(self.answers, self.targets, self.of.assembly.task.objective).bool()
+
+    def kinds(self) -> set[int]:
+        """The classes that are answered, where the task has any."""
+        aim = self.of.assembly.task.objective
+        return {*aim.logits(self.answers).argmax(1).tolist()} if aim.labelled() else set()
 
     def drawn(self, places: Tensor) -> Draws:
         """The metric of each draw, NaN where it has none."""

@@ -75,7 +75,9 @@ def judge(
             raise UserError(f"{data} has inputs of shape {shape}, not {list(trained.shape)}")
         return asked(trained, trained.model, tested_groups(tested), metric)
     if data is not None:
-        return asked(trained, trained, new_groups(trained, data, say), metric)
+        whole = type(trained.objective)()  # the model itself goes back to the target's unit
+        new = new_groups(trained, data, say)
+        return evaluate(trained, new, trained.class_names, whole, metric)
     mine = own()
     result = asked(trained, trained.model, tested_groups(mine), metric)
     over = judgement(trained.objective.targets, None, metric).metric
@@ -124,7 +126,7 @@ def own_models(folder: RunFolder, readout: str) -> dict[str, Any]:
             if lists:
                 row[key] = {name: values[place] for name, values in lists.items()}
     said = {key: score[key] for key in (*METRICS, "metric") if key in score}
-    return {**said, "clients": rows}
+    return {**said, "alone": True, "clients": rows}
 
 
 def own_data(folder: RunFolder, say: Say, given: Source | None = None) -> FederatedData:

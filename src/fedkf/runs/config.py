@@ -73,8 +73,9 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
         key, equals, text = item.partition("=")
         if not equals or not key.strip():
             raise UserError(f"--set {item}: write it as KEY=VALUE, such as federation.rounds=30")
-        value = parse_yaml(text, f"--set {item}")
-        values[key.strip()] = value
+        # On one line > and | begin no block of text, as in YAML; data.positive=>0 is meant.
+        block = text.lstrip().startswith((">", "|"))
+        values[key.strip()] = text.strip() if block else parse_yaml(text, f"--set {item}")
     return values
 
 

@@ -97,6 +97,10 @@ class Data(Section):
     target: str | list[str] | None = Field(
         None, description="column of a table that is predicted; for survival [time, event]"
     )
+    target_mean: Finite | None = Field(
+        None, description="of a target that is a number; none: agreed as inputs are, where scaled"
+    )
+    target_std: Positive | None = Field(None, description="the same; what is told has its own unit")
     positive: str | int | None = Field(
         None, description="what of the target counts as 1: a value, or such as '>0'"
     )
@@ -104,6 +108,9 @@ class Data(Section):
         None, description="column that names the site, or a pattern of file names"
     )
     columns: Columns | None = Field(None, description="inputs of a table; none means all others")
+    ignore: Columns = Field(
+        [], description="columns that are no inputs, such as a patient's number"
+    )
     categorical: Columns = Field([], description="columns whose numbers are categories")
     categories: dict[str, list[str]] | None = Field(
         None, description="values of each categorical column, the same at all sites"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from fedkf.core.errors import UserError
+from fedkf.core.objective import Regression
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.data.partition import Division, Indices, partition
@@ -43,6 +44,7 @@ def reading_of(settings: Data, least_classes: int = 2) -> Reading:
         split_by=settings.unit or settings.split_by,
         groups=listed(settings.groups),
         columns=settings.columns,
+        ignore=settings.ignore,
         categorical=settings.categorical,
         categories=settings.categories,
         missing=settings.missing,
@@ -111,6 +113,23 @@ def settled_scale(settings: Data, source: Source) -> dict[str, Any]:
     return found
 
 
+def settled_target(settings: Data, source: Source) -> dict[str, Any]:
+    """By what a target that is a number is scaled, unless nothing is; `settings` are settled.
+
+    It is agreed on as the inputs' scale is, also where sites scale these by themselves: a model for
+    all can have one unit only.
+    """
+    if settings.task != Regression.name or settings.scaling == "none":
+        return {}
+    if settings.target_mean is not None and settings.target_std is not None:
+        return {}
+    targets = replace(source, inputs=source.labels[:, None])
+    way = settings.model_copy(update={"split": settings.split or "random"})
+    mean, std = scale(merged(client_moments(way, targets, divide(settings, source))))
+    found = {"target_mean": mean[0], "target_std": std[0]}
+    return {key: value for key, value in found.items() if getattr(settings, key) is None}
+
+
 def client_moments(settings: Data, source: Source, parts: Sequence[Indices]) -> list[Moments]:
     """What each client would send of its training samples."""
     random = Streams(settings.seed).numpy_generator("split")
@@ -134,9 +153,13 @@ class Agreement:
 def agreement(before: Config, after: Config) -> Agreement | None:
     """How the clients came to the scale in `after`, where they had to agree on one."""
     given, settled = before.data, after.data
-    if settled.scaling != "federated" or (given.mean is not None and given.std is not None):
+    inputs = 0
+    if settled.scaling == "federated" and (given.mean is None or given.std is None):
+        inputs = len(settled.mean or ())
+    if (given.target_mean, given.target_std) != (settled.target_mean, settled.target_std):
+        inputs += 1
+    if not inputs:
         return None
-    inputs = len(settled.mean or ())
     nothing = np.zeros(inputs)
     down = {"mean": torch.zeros(inputs, dtype=torch.float64), "std": torch.zeros(inputs).double()}
     return Agreement(Moments(nothing, nothing, nothing).payload(), Payload().add(KIND, down))

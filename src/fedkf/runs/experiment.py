@@ -240,12 +240,25 @@ def execute(
         if config.data.partition == "natural" and not existing:
             for text in lacking(data.names, data.class_counts(), data.class_names):
                 say(text)
+            if text := lonely(config):
+                say(text)
         experiment = Experiment(assembly, run, origin, observers, say)
         with experiment.open(lambda: as_json(data, differences(config, data), held)):
             write_split(run / "split.npz", data)
             host = experiment.assembly.host_of(data, experiment.states)
             experiment.finish(experiment.train(make_engine(config, host, data, say)))
         return read_result(run, config, given, lambda: data)
+
+
+def lonely(config: Config) -> str:
+    """A sentence where a single site trains in a round, which leaves nothing to average."""
+    fraction, sites = config.federation.fraction, config.data.clients
+    if sites < 2 or active_clients(fraction, sites) > 1 or config.algorithm.name == "local":
+        return ""
+    return (
+        f"only one of {sites} sites trains in a round (federation.fraction {fraction:g}), so that "
+        "there is nothing to average; with few sites 1.0 lets all of them train"
+    )
 
 
 def differences(config: Config, data: FederatedData) -> dict[str, Any] | None:

@@ -1,16 +1,29 @@
-"""What a configuration asks of the sites' test samples."""
+"""What a configuration asks of models, and of the sites' test samples."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fedkf.core.errors import UserError
-from fedkf.core.objective import find
+from fedkf.core.objective import Objective, Regression, find
 from fedkf.core.objects import import_object
 from fedkf.metrics import Metric
 from fedkf.metrics.own import add, described
 from fedkf.metrics.sites import SITE_METRICS, Judgement, SiteMetric, judgement
 from fedkf.runs.schema import Config
+
+
+def make_objective(config: Config) -> Objective:
+    """What the task of a configuration asks of a model."""
+    settings = config.data
+    weights = settings.class_weights
+    made = find(settings.task)
+    if settings.task == Regression.name:
+        centre, spread = settings.target_mean or 0.0, settings.target_std or 1.0
+        return Regression(centre=centre, spread=spread)
+    if isinstance(weights, str):
+        return made(balanced=weights == "balanced")
+    return made(weights=tuple(weights))
 
 
 def judgement_of(config: Config) -> Judgement:

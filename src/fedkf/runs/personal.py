@@ -130,7 +130,9 @@ def personal_model(
     if not found.has_personal:
         raise UserError(f"{run} has no personal models: evaluation.personal was none")
     if client is None:
-        raise UserError(f"a personal model is one client's: name it, such as {names[0]!r}")
+        raise UserError(
+            f"a personal model is one client's: name it (--client), such as {names[0]!r}"
+        )
     if client not in names:
         raise UserError(f"{run} has no client {client!r}; {nearest(client, names)}")
     module = found.assembly.task.make_model()

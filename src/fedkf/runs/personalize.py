@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedkf import algorithms, metrics
+from fedkf import algorithms
 from fedkf.algorithms.fedprox import FedProx
+from fedkf.core.algorithm import option
 from fedkf.core.client import Call, Client, Reply
 from fedkf.core.errors import FedkfError, UserError, nearest
-from fedkf.core.evaluation import correct
+from fedkf.core.evaluation import outputs, right
 from fedkf.core.payload import Payload
+from fedkf.core.tally import tally
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say, Source
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, summary_of, value
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.engines import check_device, make_engine
+from fedkf.runs.judging import judgement_of
 from fedkf.runs.privacy import refused
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, load_source, make_data, settle
@@ -36,16 +40,27 @@ class Personal(FedProx):
 
     name: ClassVar[str] = "personalize"
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {"personalize": ("monitoring",)}
+    metric: str = option(ACCURACY, "of a client's test samples", choices=tuple(SITE_METRICS))
 
     def personalize(self, client: Client, down: Payload) -> Payload:
-        x, y, aim = client.data.test_images, client.data.test_labels, client.task.objective
-        counts = {"tested": len(y), "before": 0, "after": 0}
-        if len(y):
+        found: dict[str, float] = {"tested": len(client.data.test_labels)}
+        if found["tested"]:
             shared = client.task.load("student", down["weights"]).eval()
-            counts["before"] = int(correct(shared, x, y, aim).sum())
+            before = self.judged(client, shared)
             self.local_update(client, down)
-            counts["after"] = int(correct(client.model.eval(), x, y, aim).sum())
-        return Payload(monitoring=counts)
+            after = self.judged(client, client.model.eval())
+            if before is not None and after is not None:
+                found |= {"before": before, "after": after}
+        return Payload(monitoring=found)
+
+    def judged(self, client: Client, model: nn.Module) -> float | None:
+        """The metric of a model on the client's test samples, where these can tell it."""
+        x, y, task = client.data.test_images, client.data.test_labels, client.task
+        made, about = outputs(model, x), SITE_METRICS[self.metric]
+        if self.metric == ACCURACY:
+            return int(right(made, y, task.objective).sum()) / len(y)
+        said = tally(made, y, task.objective, [about.statistic], task.classes)
+        return value(about, {name: counted.numpy() for name, counted in said.items()})
 
 
 def personalize(
@@ -61,8 +76,9 @@ def personalize(
     clients: Mapping[str, Any] | None = None,
     say: Say = lambda text: None,
 ) -> dict[str, Any]:
-    """Accuracy of every client of a finished run before and after local training of its own.
+    """What a finished run's model does for every client before and after training of its own.
 
+    It is judged by the run's metric: accuracy, the task's, or `evaluation.metric`.
     `finetune` trains on the client's data, `proximal` also holds the model near the shared one with
     the weight `mu` (0.1). Epochs and learning rate are the run's unless given. `model` and
     `clients` are needed for a run that was given them in Python. What is returned is also written
@@ -102,8 +118,10 @@ def personalize(
     if workers is not None:
         engine = config.engine.model_copy(update={"workers": workers})
         config = config.model_copy(update={"engine": engine})
-    assembly = Assembly.of(config, data, Objects(algorithm=Personal(mu=held), model=model))
-    counts = ask(assembly, data, down, say)
+    metric = judgement_of(config).metric
+    algorithm = Personal(mu=held, metric=metric)
+    assembly = Assembly.of(config, data, Objects(algorithm=algorithm, model=model))
+    found = ask(assembly, data, down, say)
     result = {
         "run": str(run),
         "readout": readout,
@@ -111,7 +129,8 @@ def personalize(
         "epochs": settings.local_epochs,
         "lr": settings.lr,
         **({"mu": held} if method == "proximal" else {}),
-        **table(data, counts),
+        **({"metric": metric} if metric != ACCURACY else {}),
+        **table(data, found, metric),
     }
     folder.write_json(f"personalize-{method}.json", result)
     return result
@@ -152,19 +171,19 @@ def data_of(
 def ask(
     assembly: Assembly, data: FederatedData, down: Payload, say: Say
 ) -> dict[int, dict[str, int | float]]:
-    """Every client's counts, from as many processes as a run would have."""
+    """What every client found, from as many processes as a run would have."""
     import tempfile
 
     from fedkf.core.versions import Versions
 
     check_device(assembly.config.engine.device)
     calls = [Call("personalize", k, 0, None, "0") for k in range(len(data.names))]
-    counts = {}
+    found = {}
 
     def accept(reply: Reply) -> bool:
         if reply.upload is None:
             raise FedkfError(f"{data.names[reply.call.client]}: {reply.error}")
-        counts[reply.call.client] = reply.upload.numbers["monitoring"]
+        found[reply.call.client] = reply.upload.numbers["monitoring"]
         return True
 
     with tempfile.TemporaryDirectory(prefix="fedkf-") as nowhere:
@@ -174,19 +193,19 @@ def ask(
             engine.exchange(calls, down, accept)
         finally:
             engine.close()
-    return counts
+    return found
 
 
-def table(data: FederatedData, counts: Mapping[int, Mapping[str, int | float]]) -> dict[str, Any]:
-    """Accuracies before and after, client by client and in three numbers."""
+def table(
+    data: FederatedData, found: Mapping[int, Mapping[str, int | float]], metric: str
+) -> dict[str, Any]:
+    """What clients have before and after, one by one and in a few numbers."""
     clients: list[dict[str, Any]] = []
     for k, name in enumerate(data.names):
-        tested = int(counts[k]["tested"])
-        before, after = (counts[k][key] / tested if tested else None for key in ("before", "after"))
-        gain = after - before if before is not None and after is not None else None
-        clients.append(
-            {"name": name, "tested": tested, "before": before, "after": after, "gain": gain}
-        )
+        before, after = (found[k].get(key) for key in ("before", "after"))
+        gain = None if before is None or after is None else after - before
+        row = {"name": name, "tested": int(found[k]["tested"])}
+        clients.append({**row, "before": before, "after": after, "gain": gain})
     sizes = [c["tested"] for c in clients]
-    numbers = {k: metrics.summarise([c[k] for c in clients], sizes) for k in ("before", "after")}
+    numbers = {k: summary_of(metric, [c[k] for c in clients], sizes) for k in ("before", "after")}
     return {**numbers, "clients": clients}

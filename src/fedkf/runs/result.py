@@ -18,8 +18,9 @@ from fedkf.metrics import METRICS
 from fedkf.metrics.sites import ACCURACY
 from fedkf.runs.assessment import judge
 from fedkf.runs.display import as_html, as_text
+from fedkf.runs.judging import make_objective
 from fedkf.runs.schema import Config
-from fedkf.runs.setup import Objects, make_objective, model_factory
+from fedkf.runs.setup import Objects, model_factory
 from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, read_card, read_weights, told
 

@@ -19,6 +19,7 @@ LENGTH = ("federation.rounds", "federation.patience")
 SETTLED = (
     *("data.mean", "data.std", "data.class_names", "data.partition", "data.clients"),
     *("data.split", "data.scaling", "data.columns", "data.categories", "data.indicators"),
+    *("data.target_mean", "data.target_std"),
 )
 """Keys that may be left open until the data is known."""
 

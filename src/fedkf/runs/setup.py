@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedkf import algorithms, models
-from fedkf.core import objective
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
 from fedkf.core.normalisation import normalise
-from fedkf.core.objective import Objective
 from fedkf.core.personal import Personalisation
 from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.samples import Sampling
@@ -27,9 +25,16 @@ from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.distillation import SAMPLES, samples_for
 from fedkf.models.check import check_generator, check_model, check_samples
 from fedkf.models.personal import Personal
-from fedkf.runs.division import divide, listed, reading_of, settled_layout, settled_scale
+from fedkf.runs.division import (
+    divide,
+    listed,
+    reading_of,
+    settled_layout,
+    settled_scale,
+    settled_target,
+)
 from fedkf.runs.generation import make_generation
-from fedkf.runs.judging import judgement_of
+from fedkf.runs.judging import judgement_of, make_objective
 from fedkf.runs.privacy import make_privacy, protects_units, settled_turns, try_private
 from fedkf.runs.schema import FIDELITY, FIDELITY_PARTITION, Config
 
@@ -186,6 +191,8 @@ def settle(config: Config, source: Source) -> Config:
     }
     scaled = data.model_copy(update={k: v for k, v in settled.items() if k not in ("mean", "std")})
     settled |= settled_scale(scaled, source)
+    if not config.privacy.on:  # a mean of targets would leave without noise
+        settled |= settled_target(data.model_copy(update=settled), source)
     channels = source.inputs.shape[1]
     for key in ("mean", "std"):
         if len(settled[key]) not in (1, channels):
@@ -250,16 +257,6 @@ def make_algorithm(config: Config, given: Algorithm | None = None) -> Algorithm:
     from fedkf.secure.sums import secured
 
     return secured(algorithm, config.transport.threshold, config.transport.exact)
-
-
-def make_objective(config: Config) -> Objective:
-    """What the task of a configuration asks of a model."""
-    settings = config.data
-    weights = settings.class_weights
-    made = objective.find(settings.task)
-    if isinstance(weights, str):
-        return made(balanced=weights == "balanced")
-    return made(weights=tuple(weights))
 
 
 def model_factory(

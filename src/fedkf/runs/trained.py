@@ -16,7 +16,7 @@ from torch import nn
 from fedkf import models
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.normalisation import normalise
-from fedkf.core.objective import Objective, find
+from fedkf.core.objective import Objective, Regression, find
 from fedkf.core.payload import Weights, write_atomically
 from fedkf.core.shapes import (
     Damage,
@@ -51,7 +51,14 @@ def card(config: Config, data: Population) -> dict[str, Any]:
         "mean": config.data.mean,
         "std": config.data.std,
         **card_of(config, tuple(data.shape)),
+        **({"target": unit} if (unit := target_unit(config)) else {}),
     }
+
+
+def target_unit(config: Config) -> list[float] | None:
+    """Mean and deviation that a number was scaled by, if it was."""
+    mean, std = config.data.target_mean, config.data.target_std
+    return None if mean is None or std is None else [mean, std]
 
 
 def write_models(folder: Path, readouts: Mapping[str, Weights], about: Mapping[str, Any]) -> None:
@@ -92,11 +99,12 @@ CARD: dict[str, Kind[Any]] = {
     "class_names": many(text),
     "mean": maybe(many(finite)),
     "std": maybe(many(finite)),
+    "target": many(finite),
     "sha256": named(text),
     "reading": Recipe.read,
 }
-LATER = ("sha256", "task", "reading")
-"""What models of before do not say; they are classifiers."""
+LATER = ("sha256", "task", "reading", "target")
+"""What models of before do not say: they are classifiers. `target` is said of numbers alone."""
 
 
 def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
@@ -148,7 +156,7 @@ class Trained(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = self.model(self.prepare(x))
-        return outputs
+        return self.objective.told(outputs)
 
     def predict(self, x: Any) -> list[tuple[str, float]]:
         """The likeliest class of each input and its probability.
@@ -170,12 +178,16 @@ class Trained(nn.Module):
     def values(self, x: Any) -> torch.Tensor:
         """What the task tells of each input: a class's number, a probability, a number, a risk."""
         with torch.no_grad():
-            return self.objective.predict(self(inputs_of(self.about, x)))
+            return self.objective.predict(self.model(self.prepare(inputs_of(self.about, x))))
 
 
 def objective_of(about: Mapping[str, Any]) -> Objective:
     """What a model was trained for, by its card."""
-    return find(about.get("task", "classification"))()
+    task = about.get("task", "classification")
+    if task == Regression.name and "target" in about:
+        centre, spread = about["target"]
+        return Regression(centre=centre, spread=spread)
+    return find(task)()
 
 
 def load(

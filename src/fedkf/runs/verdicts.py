@@ -64,6 +64,9 @@ class Judged:
     draws: Mapping[str, Draws] = field(repr=False)
     hits: Mapping[str, Hits] = field(default_factory=dict, repr=False)
     """Which samples every way has right, where the metric counts these."""
+    blind: bool | None = None
+    """Whether every model answers one and the same class for all samples, though they are of
+    several; None where that does not matter, as for a metric of scores."""
 
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
@@ -241,21 +244,39 @@ def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: 
             said = clause.format(f"{amounts}{unit}", **(ONE if len(members) == 1 else MANY))
             parts.append(f"{called(members, len(judged))} {said}")
     undecided = [site for site in judged if site.verdict == "open"]
+    few = [site for site in sites if site.verdict == "untested"]
+    verb = "has" if len(few) == 1 else "have"
+    rest = f"; {called(few, len(sites))} {verb} too few test samples to tell" if few else ""
     if not parts:
-        return nobody(len(judged), together, unit, scale)
+        return f"{nobody(len(judged), together, unit, scale)}{rest}."
     if undecided:
         parts.append(f"for {called(undecided, len(judged))} there is {CHANCE}")
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)}{rest}."
+
+
+def learned(judged: Sequence[Judged]) -> bool:
+    """Whether any site has a model that tells its samples apart."""
+    known = [site.blind for site in judged if site.blind is not None]
+    return not known or not all(known)
+
+
+NOTHING = (
+    "The models answer one and the same class for all samples of a site, so that nothing was "
+    "learned and nothing can be compared; more federation.rounds, a smaller federation.batch_size "
+    "or a larger federation.lr may help."
+)
 
 
 def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
     """Where no site's difference stands by itself, perhaps that of all of them does."""
     one = f"at none of the {sites} sites is there a {CHANCE.removeprefix('no ')}"
+    if sites == 1:
+        one = f"at the one site that can tell there is {CHANCE}"
     if together.value is None or together.chance > FALSE:
-        return f"{one[0].upper()}{one[1:]}."
+        return f"{one[0].upper()}{one[1:]}"
     verb = "gain" if together.value > 0 else "lose"
     amount = rounded(abs(together.value) * scale)
-    return f"Taken together the sites {verb} {amount}{unit} by the shared model, though {one}."
+    return f"Taken together the sites {verb} {amount}{unit} by the shared model, though {one}"
 
 
 def called(sites: Sequence[Site], of: int) -> str:

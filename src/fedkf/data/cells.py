@@ -1,0 +1,119 @@
+"""Cells: the texts of a table's files, as programs and countries of all kinds write them."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkf.core.errors import UserError, printable
+from fedkf.core.limits import in_words, memory
+
+Cells = NDArray[np.str_]
+Wrong = Callable[[str], UserError]
+PACKED = ".gz"
+ROOM = 20
+"""Bytes of memory that a byte of such a file takes while it is read."""
+UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+"""What columns are called that only number the rows."""
+COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
+"""A number with a decimal comma, perhaps with points between its thousands."""
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")
+WHOLE = re.compile(r"[+-]?\d+([eE][+-]?\d+)?")
+POINT = re.compile(r"[+-]?\d*\.\d*([eE][+-]?\d+)?")
+DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{2,4})([ T]\d.*)?")
+
+
+def ending(file: Path) -> str:
+    """What kind of file it is, packed or not: .csv of north.csv.gz."""
+    plain = file.with_suffix("") if file.suffix.lower() == PACKED else file
+    return plain.suffix.lower()
+
+
+def stem(name: str) -> str:
+    """A file's name without its endings."""
+    plain = Path(name)
+    return (plain.with_suffix("") if plain.suffix.lower() == PACKED else plain).stem
+
+
+def read_text(file: Path, wrong: Wrong) -> str:
+    """The text of a file, unpacked where it is packed, if this machine has room for it."""
+    most = memory() // ROOM
+    try:
+        if file.suffix.lower() == PACKED:
+            with gzip.open(file) as opened:
+                content = opened.read(most + 1)
+            size = len(content)
+        else:
+            size = file.stat().st_size
+            content = b"" if size > most else file.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise wrong(f"it cannot be read ({printable(error)})") from None
+    if size > most:
+        raise wrong(f"it takes {in_words(size * ROOM)}, more than half of this machine has")
+    if content.startswith(b"PK\x03\x04"):
+        raise wrong("it is no text but an archive, as spreadsheets are; save it as CSV")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise wrong(
+            "it is no text in UTF-8; save it as such, or convert it, as with "
+            "iconv -f WINDOWS-1252 -t UTF-8"
+        ) from None
+
+
+def with_points(cells: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:
+    """The columns with decimal points in the place of commas, and which of them had commas."""
+    changed = {name: pointed(column) for name, column in cells.items()}
+    found = {name: cells[name] if new is None else new for name, new in changed.items()}
+    return found, [name for name, new in changed.items() if new is not None]
+
+
+def pointed(column: Cells) -> Cells | None:
+    """A column of numbers with decimal points, if it has commas and nothing speaks against it.
+
+    Where some cells have a comma and others a point, nobody can know; they stay as they are.
+    """
+    values, places = np.unique(column, return_inverse=True)
+    commas = [bool(COMMA.fullmatch(str(value))) for value in values]
+    if not any(commas):
+        return None
+    new = []
+    for value, comma in zip(map(str, values), commas, strict=True):
+        thousands = bool(THOUSANDS.fullmatch(value))
+        if POINT.fullmatch(value) and any(c.isdigit() for c in value) and not thousands:
+            return None
+        new.append(value.replace(".", "").replace(",", ".") if comma or thousands else value)
+    counts = np.bincount(places, minlength=len(values))
+    numeric = [bool(c or WHOLE.fullmatch(str(v))) for v, c in zip(values, commas, strict=True)]
+    texts = [
+        not n and any(c.isalpha() for c in str(v)) for v, n in zip(values, numeric, strict=True)
+    ]
+    if counts[texts].sum() > counts[numeric].sum():
+        return None
+    result: Cells = np.array(new, dtype=np.str_)[places]
+    return result
+
+
+def without_row_numbers(cells: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:
+    """The columns without those that have no name and only number the rows, or hold nothing."""
+    dropped = [name for name in cells if UNNAMED.fullmatch(name) and says_nothing(cells[name])]
+    return {name: column for name, column in cells.items() if name not in dropped}, dropped
+
+
+def says_nothing(column: Cells) -> bool:
+    """Whether cells are empty, or whole numbers of which none occurs twice."""
+    if not (column != "").any():
+        return True
+    distinct = np.unique(column)
+    return len(distinct) == len(column) and all(str(v).isdigit() for v in distinct)
+
+
+def are_dates(column: Cells) -> bool:
+    """Whether cells are days, as 2020-12-31 or 31.12.2020, with or without a time."""
+    return bool(len(column)) and all(DATE.fullmatch(str(value)) for value in np.unique(column))
