@@ -1,7 +1,7 @@
 """Notebooks with their results: `python docs/tools/notebooks.py` runs those of examples/ anew.
 
-A cell's results are what it printed and the value of its last line, as Jupyter would keep them; on
-the site a notebook is a page.
+`SCRIPTS` of examples/ become notebooks first. A cell's results are what it printed and the value of
+its last line, as Jupyter would keep them; on the site a notebook is a page.
 """
 
 from __future__ import annotations
@@ -10,11 +10,37 @@ import ast
 import contextlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = ("own_model", "tabular")
+"""Examples that are notebooks as well, made of the scripts."""
 Cell = dict[str, Any]
+
+
+def of_script(text: str) -> dict[str, Any]:
+    """A script as a notebook: what it says of itself, then a cell for each of its paragraphs.
+
+    A paragraph begins after two empty lines, or with a comment at the margin.
+    """
+    about = ast.get_docstring(ast.parse(text)) or ""
+    title, _, rest = about.partition("\n")
+    said = rest.strip().split("\nRun it with")[0].strip()
+    cells: list[Cell] = [
+        {"cell_type": "markdown", "metadata": {}, "source": f"# {title.rstrip('.')}\n\n{said}"}
+    ]
+    for paragraph in re.split(r"\n\n\n|\n\n(?=# )", code_of(text)):
+        code = {"cell_type": "code", "metadata": {}, "source": paragraph.strip("\n")}
+        cells.append({**code, "execution_count": None, "outputs": []})
+    about_it = {"language_info": {"name": "python"}}
+    return {"cells": cells, "metadata": about_it, "nbformat": 4, "nbformat_minor": 5}
+
+
+def code_of(text: str) -> str:
+    """A script without what it says of itself."""
+    return text.partition('"""')[2].partition('"""')[2].strip("\n")
 
 
 def execute(notebook: dict[str, Any]) -> None:
@@ -66,6 +92,9 @@ def as_markdown(notebook: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    for name in SCRIPTS:
+        made = of_script((EXAMPLES / f"{name}.py").read_text())
+        (EXAMPLES / f"{name}.ipynb").write_text(json.dumps(made))
     for path in sorted(EXAMPLES.glob("*.ipynb")):
         content = json.loads(path.read_text())
         execute(content)

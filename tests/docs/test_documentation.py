@@ -82,6 +82,14 @@ def test_the_example_notebook_was_run() -> None:
     assert "<svg" in code[2]["outputs"][0]["data"]["text/html"]
 
 
+@pytest.mark.parametrize("name", notebooks.SCRIPTS)
+def test_a_scripts_notebook_has_its_code_and_was_run(name: str) -> None:
+    cells = json.loads((ROOT / "examples" / f"{name}.ipynb").read_text())["cells"]
+    script = notebooks.of_script((ROOT / "examples" / f"{name}.py").read_text())["cells"]
+    assert [cell["source"] for cell in cells] == [cell["source"] for cell in script]
+    assert any(cell.get("outputs") for cell in cells)
+
+
 def test_links_of_a_page_lead_to_files_of_the_repository() -> None:
     assert hooks.resolved("../examples/own_model.py", "docs/your-model.md") == (
         "examples/own_model.py"
