@@ -32,7 +32,7 @@ def of_script(text: str) -> dict[str, Any]:
         {"cell_type": "markdown", "metadata": {}, "source": f"# {title.rstrip('.')}\n\n{said}"}
     ]
     for paragraph in re.split(r"\n\n\n|\n\n(?=# )", code_of(text)):
-        code = {"cell_type": "code", "metadata": {}, "source": paragraph.strip("\n")}
+        code: Cell = {"cell_type": "code", "metadata": {}, "source": paragraph.strip("\n")}
         cells.append({**code, "execution_count": None, "outputs": []})
     about_it = {"language_info": {"name": "python"}}
     return {"cells": cells, "metadata": about_it, "nbformat": 4, "nbformat_minor": 5}

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fedkf.data.targets import Targets
 
-MISSING_VALUES = (
-    *("", "?", "NA", "N/A", "NaN", "nan", "null", "None", "na", "n/a", "N.A.", "n.a.", "NAN"),
-    *("NULL", "Null", "#N/A", "#NA", "<NA>", "NaT", "-", "--", ".", "missing", "Missing"),
-)
+MISSING_VALUES = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 """What stands in a table where nothing was measured."""
+SPELLINGS = (
+    *("na", "n/a", "N.A.", "n.a.", "NAN", "NULL", "Null", "#N/A", "#NA", "<NA>", "NaT"),
+    *("-", "--", ".", "missing", "Missing"),
+)
+"""What stands there, too, unless a configuration has a list of its own."""
+
+
+def spelled(values: Sequence[str]) -> tuple[str, ...]:
+    """The cells that stand for nothing measured, by what a configuration lists."""
+    return (*values, *(SPELLINGS if tuple(values) == MISSING_VALUES else ()))
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Reading:
     categories: Mapping[str, Sequence[str]] | None = None
     missing: str = "indicator"
     indicators: Sequence[str] | None = None
-    missing_values: Sequence[str] = field(default=MISSING_VALUES)
+    missing_values: Sequence[str] = field(default=spelled(MISSING_VALUES))
     window: int | None = None
     stride: int | None = None
 

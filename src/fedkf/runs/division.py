@@ -14,7 +14,7 @@ from fedkf.core.objective import Regression
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.data.partition import Division, Indices, partition
-from fedkf.data.reading import Reading
+from fedkf.data.reading import Reading, spelled
 from fedkf.data.scaling import KIND, Moments, merged, moments, scale
 from fedkf.data.split import split, usable
 
@@ -49,7 +49,7 @@ def reading_of(settings: Data, least_classes: int = 2) -> Reading:
         categories=settings.categories,
         missing=settings.missing,
         indicators=settings.indicators,
-        missing_values=settings.missing_values,
+        missing_values=spelled(settings.missing_values),
         window=settings.window,
         stride=settings.stride,
     )
