@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import proper_text, shown
-from fedkf.data.reading import MISSING_VALUES, spelled
+from fedkf.data.reading import MISSING_VALUES, SPELLINGS
 from fedkf.data.source import Source
 
 UNKNOWN = "unknown"
@@ -28,7 +28,7 @@ def with_groups(
     source: Source,
     known: Mapping[str, NDArray[Any]],
     wanted: Sequence[str],
-    missing: Sequence[str] = spelled(MISSING_VALUES),
+    missing: Sequence[str] = (*MISSING_VALUES, *SPELLINGS),
 ) -> Source:
     """The source with the groups that are wanted, of what is known of its samples."""
     found = {}

@@ -18,9 +18,9 @@ SPELLINGS = (
 """What stands there, too, unless a configuration has a list of its own."""
 
 
-def spelled(values: Sequence[str]) -> tuple[str, ...]:
+def spelled(values: Sequence[str]) -> list[str]:
     """The cells that stand for nothing measured, by what a configuration lists."""
-    return (*values, *(SPELLINGS if tuple(values) == MISSING_VALUES else ()))
+    return [*values, *(SPELLINGS if tuple(values) == MISSING_VALUES else ())]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Reading:
     categories: Mapping[str, Sequence[str]] | None = None
     missing: str = "indicator"
     indicators: Sequence[str] | None = None
-    missing_values: Sequence[str] = field(default=spelled(MISSING_VALUES))
+    missing_values: Sequence[str] = field(default_factory=lambda: spelled(MISSING_VALUES))
     window: int | None = None
     stride: int | None = None
 

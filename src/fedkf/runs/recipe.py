@@ -142,7 +142,11 @@ class Recipe:
             table = read_table(str(path))
             sited = alone.site in table.cells
             return from_table(table, alone if sited else replace(alone, site=None), say)
-        return signals(str(path), alone if path.suffix == ".npz" else reading, say)
+        if path.suffix != ".npz":
+            return signals(str(path), reading, say)
+        if reading.window is not None:  # trained on recordings, whose columns an array has not
+            alone = replace(alone, target=None, site=None)
+        return signals(str(path), alone, say)
 
 
 def card_of(config: Config, shape: tuple[int, ...]) -> dict[str, Any]:

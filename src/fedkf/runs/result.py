@@ -129,7 +129,7 @@ def read_result(
 ) -> Result:
     """The result that a finished run's folder holds; `data` gives the clients' data."""
     run.read_record("summary.json", Summary.read)
-    card = told(read_card(run / "models"), run.path)
+    card = told(read_card(run / "models"), lambda: config)
     paths = sorted((run / "models").glob("*.safetensors"))
     weights = {path.stem: read_weights(path, card) for path in paths}
     outputs = make_objective(config).outputs(len(card["class_names"]))

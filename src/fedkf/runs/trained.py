@@ -204,7 +204,7 @@ def load(
         folder = folder / "models"
     if not (folder / "model.json").exists():
         raise UserError(f"{run} is neither a finished run nor an exported model")
-    about = told(read_card(folder), Path(run))
+    about = told(read_card(folder), RunFolder(Path(run)).config)
     found = [p.stem for p in sorted(folder.glob("*.safetensors"))]
     if readout not in found:
         raise UserError(f"{run} has no readout {readout!r}; {nearest(readout, found)}")
@@ -212,9 +212,9 @@ def load(
     return rebuilt(run, about, weights, model)
 
 
-def told(about: dict[str, Any], run: Path) -> dict[str, Any]:
+def told(about: dict[str, Any], config_of: Callable[[], Config | None]) -> dict[str, Any]:
     """A card with what the run's configuration says of reading, where an older one does not."""
-    config = None if "reading" in about else RunFolder(run).config()
+    config = None if "reading" in about else config_of()
     return about if config is None else {**about, **card_of(config, tuple(about["shape"]))}
 
 
