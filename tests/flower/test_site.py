@@ -16,8 +16,9 @@ from fedkf.core.payload import Payload
 from fedkf.core.versions import RemoteVersions
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.handshake import Invitation
+from fedkf.flower.own_data import load_data, own_config
 from fedkf.flower.settings import TRAVELLING, SiteRefusal, incoming, outgoing
-from fedkf.flower.site import Host, SiteFolder, load_data, own_config
+from fedkf.flower.site import Host, SiteFolder
 from fedkf.flower.site_file import Site, validate
 from fedkf.runs.config import all_keys, resolve
 

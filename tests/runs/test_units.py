@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import fedkf
 from fedkf.cli.app import app
 from fedkf.core.objective import Regression
+from fedkf.flower.own_data import own_config
 from fedkf.flower.settings import outgoing
-from fedkf.flower.site import own_config
 from fedkf.flower.site_file import Site
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder

@@ -66,7 +66,7 @@ def check(
     """Whether what this site sent is on record, and whether it would take part in an experiment."""
     from fedkf.flower.handshake import Invitation
     from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
-    from fedkf.flower.settings import outgoing
+    from fedkf.flower.settings import deployed, open_scale, outgoing
     from fedkf.flower.site import Host, SiteFolder
     from fedkf.runs.judging import judgement_of
 
@@ -82,6 +82,8 @@ def check(
     host = Host(site, Invitation(outgoing(settings), "0" * 8))
     about = host.introduction()
     kinds = [*host.algorithm.discloses]
+    if open_scale(settings := deployed(settings)):
+        kinds.append("input_statistics (count, mean and spread of each, to agree on a scale)")
     if settings.transport.secure:
         show_hiding(settings)
     else:

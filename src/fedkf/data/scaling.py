@@ -45,6 +45,20 @@ class Moments:
         """As they leave a site."""
         return Payload().add(KIND, {k: torch.from_numpy(v) for k, v in vars(self).items()})
 
+    @classmethod
+    def read(cls, sent: Payload, inputs: int, most: float) -> Moments | None:
+        """What came from a site for so many inputs, of at most so many values each; None if nothing
+        honest looks like it."""
+        if dict(sent.kinds) != {KIND: KIND} or set(sent[KIND]) != {"count", "mean", "spread"}:
+            return None
+        parts = [sent[KIND][name] for name in ("count", "mean", "spread")]
+        if any(p.dtype != torch.float64 or p.shape != (inputs,) for p in parts):
+            return None
+        count, mean, spread = (part.numpy() for part in parts)
+        counted = (count >= 0) & (count <= most) & (count == np.floor(count))
+        fine = counted & np.isfinite(mean) & np.isfinite(spread) & (spread >= 0)
+        return cls(count, mean, spread) if fine.all() else None
+
 
 def moments(inputs: NDArray[Any], least: int = FEW_ROWS) -> Moments:
     """Of a site's samples N×inputs×…, without what is missing.
@@ -60,6 +74,12 @@ def moments(inputs: NDArray[Any], least: int = FEW_ROWS) -> Moments:
     mean = np.divide(filled.sum((0, 2)), count, out=np.zeros(x.shape[1]), where=count > 0)
     gaps = np.where(there, x - mean[None, :, None], 0.0)
     return Moments(count.astype(np.float64), mean, (gaps**2).sum((0, 2)) * enough)
+
+
+def joined(parts: Sequence[Moments]) -> Moments:
+    """Those of different inputs, one after the other."""
+    names = ("count", "mean", "spread")
+    return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def merged(parts: Iterable[Moments]) -> Moments:

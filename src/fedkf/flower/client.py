@@ -19,6 +19,7 @@ from flwr.clientapp import ClientApp
 
 from fedkf.core.client import StepFailed
 from fedkf.core.errors import FedkfError, printable
+from fedkf.data.scaling import KIND as INPUT_STATISTICS
 from fedkf.flower import handshake, internals, programs
 from fedkf.flower.answers import plain, sealed
 from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog, digest
@@ -34,10 +35,14 @@ Answer = tuple[Message, Mapping[str, int]]
 
 @client.query()
 def greet(message: Message, context: Context) -> Message:
-    """Before a run: whether this site takes part, and the sizes and shape of its data."""
+    """Before a run: whether this site takes part, with the sizes and shape of its data; then, if
+    it is asked for them, the statistics from which a scale is agreed."""
 
     def introduce(folder: SiteFolder) -> Answer:
         host = Host(folder, handshake.Invitation.read(message))
+        if message.content.config_records["call"].get("step") == INPUT_STATISTICS:
+            sent = host.statistics()
+            return handshake.answer(message, {}, sent.to_bytes()), sent.nbytes()
         host.agree()
         about = host.introduction()
         return about.reply(message), {"sizes": 16, "shape": 8 * len(about.shape)}

@@ -18,7 +18,7 @@ from fedkf.core.uploads import MOST_SAMPLES
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Source
 from fedkf.flower.carrier import MARGIN, Grid
-from fedkf.flower.messages import was_lost
+from fedkf.flower.messages import packed, was_lost
 from fedkf.flower.settings import SiteRefusal
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import settle
@@ -118,9 +118,12 @@ class Members:
         return settle(config.model_copy(update={"data": data}), source)
 
 
-def answer(message: Message, about: Mapping[str, Any]) -> Message:
+def answer(message: Message, about: Mapping[str, Any], payload: bytes | None = None) -> Message:
     """On the client's side: an answer to an invitation, or the reason why not as its "error"."""
-    return Message(RecordDict({"reply": ConfigRecord(dict(about))}), reply_to=message)
+    content = RecordDict({"reply": ConfigRecord(dict(about))})
+    if payload is not None:
+        content["payload"] = packed(payload)
+    return Message(content, reply_to=message)
 
 
 def connected(
@@ -145,10 +148,18 @@ def connected(
 def introductions(
     grid: Grid, nodes: Sequence[int], invitation: Invitation, wait: float, again: bool = True
 ) -> Iterator[tuple[int, Introduction | str]]:
-    """Invite each node as soon as it is connected; the answers as they come, or reasons why not.
+    """Invite each node as soon as it is connected; the answers as they come, or reasons why not."""
+    for node, reply in answers(grid, nodes, invitation.head(), wait, again):
+        yield node, Introduction.read(reply)
+
+
+def answers(
+    grid: Grid, nodes: Sequence[int], head: Mapping[str, Any], wait: float, again: bool = True
+) -> Iterator[tuple[int, Message]]:
+    """Ask each node as soon as it is connected; the answers as they come.
 
     It ends when all have answered or `wait` seconds have passed. A node that is lost meanwhile is
-    invited `again` when it is back, or waited for no longer.
+    asked `again` when it is back, or waited for no longer.
     """
     deadline = time.monotonic() + wait
     silent, asked = set(nodes), dict[str, int]()
@@ -157,7 +168,7 @@ def introductions(
         new = [n for n in nodes if n in silent and n in online and n not in asked.values()]
         messages = [
             Message(
-                RecordDict({"call": ConfigRecord(invitation.head())}),
+                RecordDict({"call": ConfigRecord(dict(head))}),
                 node,
                 MessageType.QUERY,
                 ttl=wait + MARGIN,
@@ -171,7 +182,7 @@ def introductions(
             if node is None or (again and was_lost(reply)):
                 continue
             silent.discard(node)
-            yield node, Introduction.read(reply)
+            yield node, reply
         if not again:
             silent &= online | set(asked.values())
         if silent:

@@ -28,9 +28,11 @@ from fedkf.flower.coordinator import APP, VARIABLE, Coordinator, Job
 from fedkf.flower.grid import SignedGrid
 from fedkf.flower.handshake import Invitation
 from fedkf.flower.orders import Numbers
-from fedkf.flower.settings import outgoing
+from fedkf.flower.scale import Asking, agree, as_begun
+from fedkf.flower.settings import deployed, outgoing
 from fedkf.flower.sites import Sites, gather
 from fedkf.runs.assembly import Assembly
+from fedkf.runs.division import agreement
 from fedkf.runs.experiment import Experiment, reporting_disk_errors
 from fedkf.runs.provenance import provenance
 from fedkf.runs.resuming import refuse_changes
@@ -68,16 +70,18 @@ def carry_out_job(grid: FlowerGrid, context: Context) -> None:
 
 def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
     """The run of a job, begun or resumed."""
-    config, say = job.config(), job.say
+    asked, say = job.config(), job.say
     run = RunFolder(job.out)
     with reporting_disk_errors(run.path), run.claimed(job.resume):
         existing = run.config() if run.begun() else None
         name = secrets.token_hex(16)
+        config = deployed(asked)
         if existing is not None:
             if "experiment" not in run.provenance():
                 raise UserError(f"{run.path} holds a run of fedkf run; choose another folder")
             name = str(run.provenance()["experiment"])
             sites = Sites.read(run)
+            config = as_begun(asked, existing)
             refuse_changes(existing, sites.settled(config), len(run.rounds()))
             if complete(run, config):
                 failed_everywhere(run.rounds())
@@ -88,6 +92,8 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         nodes = coordinator.nodes
         if existing is None:
             sites = gather(grid, nodes(), config, name, job.wait, say)
+            asking = Asking(grid, nodes(), name, job.wait, say)
+            sites, config = agree(asking, sites, config)
         config = sites.settled(config)
         if missing := [name for name in sites.names if name not in nodes()]:
             say(f"not registered any more: {', '.join(missing)}")
@@ -96,6 +102,7 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         inputs = None if config.data.proxy is None else named_proxy(config, sites.shape, say)
         proxy = prepare_proxy(config, inputs, sites.shape)
         assembly = Assembly.of(config, sites, proxy=proxy)
+        assembly = replace(assembly, agreement=agreement(asked, config))
         if config.privacy.on:
             say("under privacy sites count no test samples for others: no accuracy is measured")
             assembly = replace(assembly, judged=False)

@@ -8,7 +8,9 @@ from typing import Any
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.runs.config import parse
-from fedkf.runs.privacy import settled_turns
+from fedkf.runs.data_keys import Data
+from fedkf.runs.division import open_inputs, open_target
+from fedkf.runs.privacy import check_scale, settled_turns
 from fedkf.runs.schema import Config
 
 TRAVELLING: Mapping[str, tuple[str, ...]] = {
@@ -64,6 +66,7 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     refuse_rehearsal(config)
     if config.generator.start is not None:
         raise UserError("generator.start names a file, which clients on other machines do not have")
+    config = deployed(config)
     config = config.model_copy(update=settled_turns(config, config.data.clients))
     content = config.model_dump(mode="json")
     content["federation"]["steps"] = steps or "own"
@@ -75,6 +78,44 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     if config.data.target_mean is None or config.data.target_std is None:  # nor of a target's unit
         del sent["data"]["target_mean"], sent["data"]["target_std"]
     return {**sent, "algorithm": content["algorithm"]}
+
+
+MEASURED = ("table", "signals")
+"""The sources whose inputs have units of their own, so that they are scaled by default."""
+
+
+def deployed(config: Config) -> Config:
+    """The configuration with what sites must be told, as none knows it by itself: how inputs are
+    scaled, and what those of a table are made of."""
+    settings = config.data
+    if settings.scaling is None and settings.source in MEASURED:
+        data = settings.model_copy(update={"scaling": "federated"})
+        config = config.model_copy(update={"data": data})
+    check_scale(config, config)
+    if settings.source == "table" and (key := unsettled(settings)):
+        raise UserError(
+            f"{key} is missing: in a deployment no site sees the others' tables, so that the "
+            "configuration says what they hold (config.yaml of a rehearsal has it)"
+        )
+    return config
+
+
+def unsettled(settings: Data) -> str:
+    """The key of a table that would be taken from its cells, and so be another at each site."""
+    if settings.target is None:
+        return "data.target"
+    if settings.columns is None:
+        return "data.columns"
+    if settings.categories is None or not settings.categories.keys() >= set(settings.categorical):
+        return "data.categories"
+    if settings.missing == "indicator" and settings.indicators is None:
+        return "data.indicators"
+    return ""
+
+
+def open_scale(config: Config) -> bool:
+    """Whether the sites have yet to agree on a scale; under privacy they never do."""
+    return not config.privacy.on and (open_inputs(config.data) or open_target(config.data))
 
 
 def refuse_rehearsal(config: Config) -> None:

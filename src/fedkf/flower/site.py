@@ -4,45 +4,41 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
 from fedkf import algorithms
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
-from fedkf.core.objective import find
 from fedkf.core.payload import HIDING, Payload, write_atomically
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.privacy import Mechanism, Privacy
 from fedkf.core.tally import KIND
 from fedkf.core.uploads import ALWAYS_DISCLOSED
 from fedkf.core.versions import Versions
-from fedkf.data import sources
 from fedkf.data.federated import FederatedData
-from fedkf.data.targets import Targets
+from fedkf.data.scaling import KIND as INPUT_STATISTICS
 from fedkf.flower import keys, programs
 from fedkf.flower.budget import FILE as BUDGET
 from fedkf.flower.budget import Limit, SiteAccounts, Terms
 from fedkf.flower.evidence import ORDERS, Evidence
 from fedkf.flower.handshake import Introduction, Invitation
 from fedkf.flower.orders import Guard, Recipient
+from fedkf.flower.own_data import at_site, load_data, load_source
 from fedkf.flower.private import private
-from fedkf.flower.settings import SiteRefusal, incoming
+from fedkf.flower.settings import SiteRefusal, incoming, open_scale, unsettled
 from fedkf.flower.site_file import TEMPLATE, Site, validate
 from fedkf.runs.assembly import Assembly
-from fedkf.runs.division import reading_of
+from fedkf.runs.division import site_moments
 from fedkf.runs.documents import parse_yaml, read_yaml
 from fedkf.runs.judging import judgement_of
-from fedkf.runs.privacy import check_private, check_scale
+from fedkf.runs.privacy import check_private
 from fedkf.runs.schema import Config
 from fedkf.runs.secure import unhidden
-from fedkf.runs.setup import make_algorithm, make_data, settle
+from fedkf.runs.setup import make_algorithm
 
 VARIABLE = "FEDKF_SITE"
 FILE = "site.yaml"
@@ -132,69 +128,13 @@ def read_certificate(file: Path) -> tuple[bytes, keys.TrustedKeys]:
     return keys.certificate_in(content, file), keys.TrustedKeys.parse(content, file)
 
 
-# -- what an experiment may do here ------------------------------------------------------------
-
-
-def own_config(site: Site, received: Mapping[str, Any]) -> Config:
-    """What came of the coordinator's configuration, with this site's data and device."""
-    config = incoming(received, site.allow)
-    if config.data.class_names is None and find(config.data.task).labelled():
-        raise SiteRefusal("the configuration does not name the classes (data.class_names)")
-    own = {"source": site.data.source, "path": site.data.path, "partition": "iid", "clients": 1}
-    data = config.data.model_copy(update={**one_unit(config), **own})
-    engine = config.engine.model_copy(update={"device": site.device})
-    return config.model_copy(update={"data": data, "engine": engine})
-
-
-def one_unit(config: Config) -> dict[str, float]:
-    """How a target that is a number is scaled: as the coordinator says, else not at all.
-
-    A scale from this site's own targets would give its model another unit than the others'.
-    """
-    mean, std = config.data.target_mean, config.data.target_std
-    return (
-        {}
-        if find(config.data.task).labelled()
-        else {
-            "target_mean": 0.0 if mean is None else mean,
-            "target_std": 1.0 if std is None else std,
-        }
-    )
-
-
-def load_data(config: Config) -> tuple[Config, FederatedData]:
-    """This site's samples, checked against the configuration's class names."""
-    settings = config.data
-    try:
-        if settings.unit is not None:
-            source = sources.read(settings.source, settings.path, reading_of(settings, 1))
-        else:
-            source = sources.load(
-                settings.source,
-                settings.path,
-                Targets(settings.task, settings.class_names, least_classes=1),
-                settings.image_size,
-            )
-    except UserError as error:
-        print(f"fedkf site: {error}", file=sys.stderr)  # here, where its paths are no secret
-        refusal = "its data does not fit the configuration; its own log says why"
-        raise SiteRefusal(refusal) from error
-    # All of it is one client's, whoever owned it in the source.
-    source = replace(source, owners=None, owner_names=())
-    settled = settle(config, source)
-    try:
-        check_scale(config, settled)
-    except UserError as error:
-        raise SiteRefusal(str(error)) from error
-    return settled, make_data(settled, source)
-
-
 class Host:
     """Runs the steps of one experiment on this site's data, which is loaded when it is needed."""
 
     def __init__(self, folder: SiteFolder, invitation: Invitation) -> None:
         self.site = folder.read()
-        self._config = own_config(self.site, invitation.config)
+        self._asked = incoming(invitation.config, self.site.allow)
+        self._config = at_site(self.site, self._asked)
         self.algorithm = make_algorithm(self._config)
         if self.site.secure and (why := unhidden(self._config)):
             raise SiteRefusal(f"its site file takes part in secure sums only, {why}")
@@ -211,6 +151,7 @@ class Host:
                 "which its site file does not share"
             )
         self._check_privacy()
+        self._check_layout()
         self.accounts = folder.accounts()
         self._experiment = invitation.experiment
         self._folder = folder / "state" / invitation.experiment
@@ -226,6 +167,30 @@ class Host:
             check_private(self._config, algorithms.get(self._config.algorithm.name))
         except UserError as error:
             raise SiteRefusal(str(error)) from error
+
+    def _check_layout(self) -> None:
+        """Refuse inputs that would be others here than at other sites, or a scale unasked for."""
+        settings = self._config.data
+        key = unsettled(settings) if settings.source == "table" else ""
+        recordings = settings.source == "signals" and not str(settings.path).endswith(".npz")
+        if recordings and settings.columns is None:
+            key = "data.columns"
+        if key:
+            raise SiteRefusal(f"the configuration does not say what its columns are ({key})")
+        if open_scale(self._asked) and INPUT_STATISTICS not in self.site.share:
+            raise SiteRefusal(
+                f"to agree on a scale would send {INPUT_STATISTICS}, which its site file does not "
+                f"share (share: [{INPUT_STATISTICS}] allows it)"
+            )
+
+    def statistics(self) -> Payload:
+        """What it tells of its training samples, for a scale on which all sites agree."""
+        if not open_scale(self._asked):
+            raise SiteRefusal("the configuration leaves no scale to agree on")
+        settled, source = load_source(self._config)
+        keys = ("mean", "std", "target_mean", "target_std")
+        asked = {key: getattr(self._asked.data, key) for key in keys}
+        return site_moments(settled.data.model_copy(update=asked), source).payload()
 
     def limits(self) -> list[Limit]:
         """What the site's file allows in all, and what this experiment promised."""
@@ -296,6 +261,8 @@ class Host:
     def perform(self, call: Call, down: Payload, keep: list[str]) -> Reply:
         """Run a step; of the client's private state, the versions in `keep` stay on the disk."""
         self.check(call)
+        if open_scale(self._asked):
+            raise SiteRefusal("the configuration lacks the scale on which the sites agree")
         config = self.config
         self.agree()
         torch.set_num_threads(config.engine.threads)

@@ -12,7 +12,14 @@ from fedkf.flower.budget import SiteBudget
 from fedkf.runs.config import explain
 from fedkf.runs.data_keys import Section
 
-Share = Literal["losses", "local_loss", "label_counts", "feature_statistics", "test_statistics"]
+Share = Literal[
+    "losses",
+    "local_loss",
+    "label_counts",
+    "feature_statistics",
+    "test_statistics",
+    "input_statistics",
+]
 
 
 def text(pattern: str, what: str) -> AfterValidator:
@@ -29,7 +36,9 @@ def text(pattern: str, what: str) -> AfterValidator:
 class SiteData(Section):
     """The site's own samples."""
 
-    source: str = Field("folder", description="folder (CLASS/image), npz or package.module:object")
+    source: str = Field(
+        "folder", description="folder (CLASS/image), npz, table, signals or module:object"
+    )
     path: str | None = Field(None, description="of the folder or file; never leaves the site")
 
 
@@ -52,7 +61,7 @@ name: {name}
 coordinator: {coordinator}   # HOST:PORT, as in the coordinator's certificate (ca.crt)
 
 data:
-  source: folder             # folder (CLASS/image), npz, or package.module:object
+  source: folder             # folder (CLASS/image), npz, table, signals or module:object
   path: null                 # where the samples lie
 
 # Code beyond the installed package that a configuration may name, such as clinic.models:make.
@@ -62,7 +71,8 @@ allow: []
 # losses (training losses, for monitoring), local_loss (q-FFL, AFL), label_counts (FedGen),
 # feature_statistics (CCVR). An algorithm that needs more than is listed is refused, and so are
 # metrics beyond accuracy without test_statistics (counts and sums over the test samples, by class
-# and by score; of few samples they tell much).
+# and by score; of few samples they tell much). To agree on a scale of tables, signals and targets
+# takes input_statistics (count, mean and sum of squared deviations of each).
 share: []
 
 # true: take part only in runs with transport.secure: the coordinator never sees this site's model.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.objective import find
@@ -17,6 +18,25 @@ from fedkf.runs.store import RunFolder
 
 class Sites(Members):
     """The sites of a run."""
+
+    def settled(self, config: Config) -> Config:
+        """The same where only sites see that inputs have units of their own, and are scaled."""
+        scaling = config.data.scaling
+        if scaling in (None, "none"):
+            return super().settled(config)
+        hidden = config.data.model_copy(update={"scaling": None})
+        found = super().settled(config.model_copy(update={"data": hidden}))
+        return found.model_copy(update={"data": found.data.model_copy(update={"scaling": scaling})})
+
+    def only(self, names: Collection[str]) -> Sites:
+        """Some of them, numbered anew."""
+        kept = [k for k, name in enumerate(self.names) if name in names]
+        return replace(
+            self,
+            names=[self.names[k] for k in kept],
+            sizes={new: self.sizes[k] for new, k in enumerate(kept)},
+            test_sizes=[self.test_sizes[k] for k in kept],
+        )
 
     def described(self) -> bytes:
         """partition.json, with sizes only: the classes that a site holds are its own affair."""
@@ -80,7 +100,11 @@ def agreed(found: Mapping[str, Introduction], config: Config, say: Callable[[str
     for name, about in found.items():
         if about.shape != shape:
             say(f"{name} does not take part: its samples have shape {list(about.shape)}")
-    sites = Sites.of({n: about for n, about in found.items() if about.shape == shape}, config)
+    return enough(Sites.of({n: a for n, a in found.items() if a.shape == shape}, config), config)
+
+
+def enough(sites: Sites, config: Config) -> Sites:
+    """The sites, if a run can begin with so many."""
     least = config.federation.min_clients
     if len(sites.names) < least:
         raise FedkfError(

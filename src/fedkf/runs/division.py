@@ -15,7 +15,7 @@ from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
 from fedkf.data.partition import Division, Indices, partition
 from fedkf.data.reading import Reading, spelled
-from fedkf.data.scaling import KIND, Moments, merged, moments, scale
+from fedkf.data.scaling import KIND, Moments, joined, merged, moments, scale
 from fedkf.data.split import split, usable
 
 if TYPE_CHECKING:
@@ -106,9 +106,8 @@ def settled_scale(settings: Data, source: Source) -> dict[str, Any]:
         found["split"] = settings.split or way
     if source.measured:
         found["scaling"] = scaling = scaling or "federated"
-    if scaling == "federated" and (settings.mean is None or settings.std is None):
-        sent = client_moments(settings.model_copy(update=found), source, parts)
-        mean, std = scale(merged(sent))
+    if open_inputs(known := settings.model_copy(update=found)):
+        mean, std = scale(merged(client_moments(known, source, parts)))
         found |= {"mean": settings.mean or mean, "std": settings.std or std}
     return found
 
@@ -119,23 +118,66 @@ def settled_target(settings: Data, source: Source) -> dict[str, Any]:
     It is agreed on as the inputs' scale is, also where sites scale these by themselves: a model for
     all can have one unit only.
     """
+    if not open_target(settings):
+        return {}
+    sent = client_moments(settings, as_inputs(source), divide(settings, source))
+    return target_scale(settings, *scale(merged(sent)))
+
+
+def open_inputs(settings: Data) -> bool:
+    """Whether a scale of the inputs has yet to be agreed on."""
+    return settings.scaling == "federated" and (settings.mean is None or settings.std is None)
+
+
+def open_target(settings: Data) -> bool:
+    """Whether a scale of the target has yet to be agreed on."""
     if settings.task != Regression.name or settings.scaling == "none":
-        return {}
-    if settings.target_mean is not None and settings.target_std is not None:
-        return {}
-    targets = replace(source, inputs=source.labels[:, None])
-    way = settings.model_copy(update={"split": settings.split or "random"})
-    mean, std = scale(merged(client_moments(way, targets, divide(settings, source))))
-    found = {"target_mean": mean[0], "target_std": std[0]}
+        return False
+    return settings.target_mean is None or settings.target_std is None
+
+
+def as_inputs(source: Source) -> Source:
+    """The targets in the place of the inputs."""
+    return replace(source, inputs=source.labels[:, None])
+
+
+def target_scale(settings: Data, mean: list[float], std: list[float]) -> dict[str, Any]:
+    """What of a target's scale is not given; the target is the last of what was summed up."""
+    found = {"target_mean": mean[-1], "target_std": std[-1]}
     return {key: value for key, value in found.items() if getattr(settings, key) is None}
 
 
 def client_moments(settings: Data, source: Source, parts: Sequence[Indices]) -> list[Moments]:
     """What each client would send of its training samples."""
     random = Streams(settings.seed).numpy_generator("split")
-    assert settings.split is not None
-    train, _ = split(source, parts, settings.train_fraction, random, settings.split)
+    way = settings.split or "random"
+    train, _ = split(source, parts, settings.train_fraction, random, way)
     return [moments(source.inputs[part]) for part in train]
+
+
+def site_moments(settings: Data, source: Source) -> Moments:
+    """What a site sends of its training samples: all that is open, inputs first, then the target.
+
+    The settings are those of a settled configuration, but for the scale.
+    """
+    parts, found = divide(settings, source), list[Moments]()
+    if open_inputs(settings):
+        found += client_moments(settings, source, parts)
+    if open_target(settings):
+        found += client_moments(settings, as_inputs(source), parts)
+    return joined(found)
+
+
+def agreed_scale(settings: Data, sent: Sequence[Moments]) -> dict[str, Any]:
+    """The keys that were open, by what all sites sent."""
+    mean, std = scale(merged(sent))
+    found: dict[str, Any] = {}
+    if open_target(settings):
+        found = target_scale(settings, mean, std)
+        mean, std = mean[:-1], std[:-1]
+    if open_inputs(settings):
+        found |= {"mean": settings.mean or mean, "std": settings.std or std}
+    return found
 
 
 @dataclass(frozen=True)
