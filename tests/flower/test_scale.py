@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from clinics import Clinics
+from clinics import SHARED, SIZES, TRAINING, Clinics, written
 from conftest import Outcome, model_bytes
 from flwr.app import ConfigRecord, Message, RecordDict
 
@@ -29,20 +29,10 @@ from fedkf.flower.scale import read
 from fedkf.flower.settings import SiteRefusal, outgoing
 from fedkf.flower.site import Host
 from fedkf.runs.config import resolve
-from fedkf.runs.data_keys import Data
 from fedkf.runs.division import reading_of
 from fedkf.runs.experiment import execute
 from fedkf.runs.setup import Objects
-from fedkf.runs.store import RunFolder
 
-SIZES = {"north": 40, "south": 24, "west": 31}
-SHARED = {"share": [KIND, "losses", "test_statistics"]}
-TRAINING = {
-    "algorithm": {"name": "fedavg"},
-    "federation": {"rounds": 2, "fraction": 1.0, "local_epochs": 1, "batch_size": 8, "lr": 0.1},
-    "model": {"name": "mlp"},
-    "engine": {"workers": 0},
-}
 LAYOUT: dict[str, Any] = {
     "source": "table",
     "target": "ill",
@@ -88,13 +78,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 def study(**data: Any) -> dict[str, Any]:
     return {**TRAINING, "data": {**LAYOUT, **data}}
-
-
-def written(folder: Path) -> Data:
-    """The data keys of a run's configuration."""
-    config = RunFolder(folder).config()
-    assert config is not None
-    return config.data
 
 
 def rehearsed(folder: Path, config: Mapping[str, Any]) -> Path:
@@ -341,48 +324,3 @@ def test_parts_read_back_are_those_that_were_sent() -> None:
     back = Moments.read(Payload.from_bytes(own.payload().to_bytes()), 3, 30)
     assert back is not None
     assert all(np.array_equal(getattr(back, k), v) for k, v in vars(own).items())
-
-
-def test_recordings_at_sites_are_cut_into_windows_and_scaled_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    random, sites = np.random.default_rng(2), {}
-    for name in SIZES:
-        (tmp_path / f"{name}-recordings").mkdir()
-        for k in range(6):
-            rows = random.normal((5 + k % 2, 900), (1, 80), (40, 2))
-            lines = [f"{b:.1f},{'rest' if k % 2 else 'walk'},{a:.3f}" for a, b in rows]
-            file = tmp_path / f"{name}-recordings" / f"{k}.csv"
-            file.write_text("\n".join(["pulse,state,speed", *lines]) + "\n")
-        data = {"source": "signals", "path": str(tmp_path / f"{name}-recordings")}
-        sites[name] = {"data": data, **SHARED}
-    keys = {"columns": ["speed", "pulse"], "window": 10, "target": "state"}
-    data = {"source": "signals", "class_names": ["rest", "walk"], **keys}
-    config = {**TRAINING, "data": data, "model": {"name": "cnn1d"}}
-    Clinics(tmp_path, sites, monkeypatch).run(config)
-    mean = written(tmp_path / "run").mean
-    assert mean == pytest.approx([5.5, 900], rel=0.05)
-    assert json.loads((tmp_path / "run" / "partition.json").read_text())["shape"] == [2, 10]
-
-
-def test_targets_of_plain_arrays_are_agreed_on_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    random, sites = np.random.default_rng(3), {}
-    for name, size in SIZES.items():
-        inputs = random.normal(size=(size, 3))
-        np.savez(tmp_path / f"{name}.npz", images=inputs, labels=1e4 + 50 * inputs[:, 0])
-        data = {"source": "npz", "path": str(tmp_path / f"{name}.npz")}
-        sites[name] = {"data": data, **SHARED}
-    clinics = Clinics(tmp_path, sites, monkeypatch)
-    clinics.run({**TRAINING, "data": {"task": "regression"}})
-    found = written(tmp_path / "run")
-    assert (found.mean, found.scaling) == ([0.0], None)
-    assert found.target_mean == pytest.approx(1e4, rel=0.01)
-    told = [line for line in clinics.sent("north") if line.get("step") == KIND]
-    assert [line["kinds"] for line in told] == [{KIND: 3 * 8}]
-    # In their own unit they make training diverge, for which nobody waits until the round's time.
-    plain = {**TRAINING, "data": {"task": "regression", "scaling": "none"}}
-    with pytest.raises(FedkfError, match="round 1 has 0 usable uploads of 3"):
-        clinics.run(plain, "plain")
-    assert written(tmp_path / "plain").target_mean is None
