@@ -12,6 +12,7 @@ import yaml
 from flwr.app import Context, Message, RecordDict
 from switchboard import Node, Switchboard
 
+from fedkf.data.scaling import KIND
 from fedkf.flower.client import client
 from fedkf.flower.coordinator import Coordinator, Job
 from fedkf.flower.grid import SignedGrid
@@ -19,6 +20,17 @@ from fedkf.flower.orders import Numbers
 from fedkf.flower.server import execute
 from fedkf.flower.site import VARIABLE, SiteFolder
 from fedkf.runs.config import resolve
+from fedkf.runs.data_keys import Data
+from fedkf.runs.store import RunFolder
+
+SIZES = {"north": 40, "south": 24, "west": 31}
+SHARED = {"share": [KIND, "losses", "test_statistics"]}
+TRAINING = {
+    "algorithm": {"name": "fedavg"},
+    "federation": {"rounds": 2, "fraction": 1.0, "local_epochs": 1, "batch_size": 8, "lr": 0.1},
+    "model": {"name": "mlp"},
+    "engine": {"workers": 0},
+}
 
 
 class Clinics:
@@ -79,3 +91,10 @@ class Clinics:
     def sent(self, name: str) -> list[dict[str, Any]]:
         lines = (self.sites[name] / "sent.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
+
+
+def written(folder: Path) -> Data:
+    """The data keys of a run's configuration."""
+    config = RunFolder(folder).config()
+    assert config is not None
+    return config.data

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from clinics import Clinics
+from clinics import SHARED, SIZES, TRAINING, Clinics, written
 from conftest import Outcome, model_bytes
 from flwr.app import ConfigRecord, Message, RecordDict
 
@@ -29,20 +29,10 @@ from fedkf.flower.scale import read
 from fedkf.flower.settings import SiteRefusal, outgoing
 from fedkf.flower.site import Host
 from fedkf.runs.config import resolve
-from fedkf.runs.data_keys import Data
 from fedkf.runs.division import reading_of
 from fedkf.runs.experiment import execute
 from fedkf.runs.setup import Objects
-from fedkf.runs.store import RunFolder
 
-SIZES = {"north": 40, "south": 24, "west": 31}
-SHARED = {"share": [KIND, "losses", "test_statistics"]}
-TRAINING = {
-    "algorithm": {"name": "fedavg"},
-    "federation": {"rounds": 2, "fraction": 1.0, "local_epochs": 1, "batch_size": 8, "lr": 0.1},
-    "model": {"name": "mlp"},
-    "engine": {"workers": 0},
-}
 LAYOUT: dict[str, Any] = {
     "source": "table",
     "target": "ill",
@@ -88,13 +78,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 def study(**data: Any) -> dict[str, Any]:
     return {**TRAINING, "data": {**LAYOUT, **data}}
-
-
-def written(folder: Path) -> Data:
-    """The data keys of a run's configuration."""
-    config = RunFolder(folder).config()
-    assert config is not None
-    return config.data
 
 
 def rehearsed(folder: Path, config: Mapping[str, Any]) -> Path:

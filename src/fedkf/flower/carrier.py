@@ -89,7 +89,7 @@ class FlowerEngine:
                 else:
                     answered += accept(self._read(call, message, largest))
             open_ = absent
-            if answered >= need or self._time_is_up(began):
+            if not open_ or answered >= need or self._time_is_up(began):
                 break
             self._wait_for({call.client for call in open_}, began)
         for call in open_:
