@@ -5,7 +5,7 @@ tree, the tests that should notice run there until the first fails, and the muta
 survived. What is known of a mutant is kept, under a key of its text and of everything it was
 judged by, so that a run that was broken off goes on where it ended.
 
-    python benchmarks/mutants [NAME …] [--jobs N] [--fresh] [--table FILE]
+    python benchmarks/mutants [NAME …] [--jobs N] [--fresh] [--check] [--table FILE]
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="modules, such as scaffold; none means all")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--fresh", action="store_true", help="forget what is known")
+    parser.add_argument("--check", action="store_true", help="only whether each can be made")
     parser.add_argument("--table", type=Path, help="write what is known as Markdown")
     given = parser.parse_args()
     mutants = catalogue()
@@ -49,6 +50,9 @@ def main() -> int:
         for mutant in misplaced:
             print(f"{mutant.module}: {mutant.says}: {problem(mutant)}", file=sys.stderr)
         return 2
+    if given.check:
+        print(f"{len(chosen)} mutants")
+        return 0
     results = {} if given.fresh or not KEPT.exists() else json.loads(KEPT.read_text("utf-8"))
     judge_all(chosen, results, given.jobs)
     survivors = [m for m in chosen if results[key(m)] == "survived"]
@@ -65,6 +69,8 @@ def problem(mutant: Mutant) -> str:
     path = ROOT / mutant.file
     if not path.is_file():
         return f"no file {mutant.file}"
+    if lacking := [t for t in mutant.tests if t.endswith(".py") and not (ROOT / t).is_file()]:
+        return f"no tests {lacking[0]}"
     times = path.read_text("utf-8").count(mutant.old)
     return "" if times == 1 else f"its text is there {times} times in {mutant.file}"
 

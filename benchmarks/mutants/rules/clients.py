@@ -130,8 +130,8 @@ MODULES = {
             ),
             (
                 "the shared model is judged as personal",
-                'own = client.state["personal"] if client.state else down["aca"]',
-                'own = down["aca"]',
+                'client.state["personal"] if client.state else readouts["aca"]',
+                'readouts["aca"]',
             ),
             (
                 "overshooting is let through",

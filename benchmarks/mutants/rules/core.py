@@ -4,6 +4,13 @@ from catalogue import Rules
 
 T1 = ["tests/algorithms/test_oracle.py", "tests/core/test_memory.py", "tests/core/test_overall.py"]
 
+BATCHES = [
+    "tests/core/test_batches.py",
+    "tests/core/test_client.py",
+    "tests/algorithms/test_oracle.py",
+    "tests/algorithms/test_qffl.py",
+]
+
 MODULES = {
     "t1": Rules(
         "core/memory.py",
@@ -45,8 +52,8 @@ MODULES = {
         ],
     ),
     "metrics": Rules(
-        "metrics.py",
-        ["tests/test_metrics.py", "src/fedkf/metrics.py"],
+        "metrics/__init__.py",
+        ["tests/metrics/test_metrics.py", "src/fedkf/metrics/__init__.py"],
         [
             (
                 "AMP counts clients alike",
@@ -124,13 +131,8 @@ MODULES = {
         ],
     ),
     "batches": Rules(
-        "core/client.py",
-        [
-            "tests/core/test_batches.py",
-            "tests/core/test_client.py",
-            "tests/algorithms/test_oracle.py",
-            "tests/algorithms/test_qffl.py",
-        ],
+        "core/batches.py",
+        BATCHES,
         [
             (
                 "not shuffled",
@@ -153,6 +155,12 @@ MODULES = {
                 "    while wanted > 0:\n        order = torch.randperm(size, generator=random)\n",
                 "    order = torch.randperm(size, generator=random)\n    while wanted > 0:\n",
             ),
+        ],
+    ),
+    "a client's batches": Rules(
+        "core/client.py",
+        BATCHES,
+        [
             (
                 "the same stream for every purpose",
                 "torch_generator(purpose, self.round, self.id)\n        epoch",
@@ -160,14 +168,14 @@ MODULES = {
             ),
             (
                 "single samples under batch norm",
-                "if len(index) == 1 and self._normalises_batches:",
+                "if len(index) == 1 and self.normalises_batches:",
                 "if False:",
             ),
             ("own batches never", "        if own:\n", "        if False:\n"),
         ],
     ),
-    "selection": Rules(
-        "core/federation.py",
+    "how many are active": Rules(
+        "core/schedule.py",
         ["tests/core/test_selection.py"],
         [
             (
@@ -176,6 +184,12 @@ MODULES = {
                 "math.ceil(fraction * clients - 0.5)",
             ),
             ("none at all", "max(1, math.floor(", "max(0, math.floor("),
+        ],
+    ),
+    "selection": Rules(
+        "core/federation.py",
+        ["tests/core/test_selection.py"],
+        [
             ("with replacement", "count, replace=False", "count, replace=True"),
             (
                 "the same clients every round",

@@ -191,8 +191,8 @@ MODULES = {
             ),
             (
                 "the personal readout is the shared model",
-                'own = client.state["personal"] if client.state else down["aca"]',
-                'own = down["aca"]',
+                'client.state["personal"] if client.state else readouts["aca"]',
+                'readouts["aca"]',
             ),
             (
                 "they are held by the first model",

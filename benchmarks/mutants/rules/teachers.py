@@ -71,7 +71,7 @@ MODULES = {
         [
             (
                 "no distillation",
-                'weights=self.distil(task, new["weights"], inputs, soft, random)',
+                'weights=self.distil(task, new["weights"], inputs, taught, random)',
                 'weights=new["weights"]',
             ),
             (
@@ -188,11 +188,15 @@ MODULES = {
             ),
             (
                 "γ ignored",
-                "client.task.loss(student(x), y) + self.gamma * kl)",
-                "client.task.loss(student(x), y) + kl)",
+                "client.loss(x, y) + self.gamma * kl)",
+                "client.loss(x, y) + kl)",
             ),
             ("λ₁ ignored", "self.lambda1 * one_hot_loss(logits)", "one_hot_loss(logits)"),
-            ("λ₂ ignored", "self.lambda2 * activation", "activation"),
+            (
+                "λ₂ ignored",
+                "one_hot_loss(logits) + self.lambda2 * activation",
+                "one_hot_loss(logits) + activation",
+            ),
             (
                 "entropy with the wrong sign",
                 "return entropy + self.lambda1",
@@ -283,7 +287,11 @@ MODULES = {
         "algorithms/fedkf_plus.py",
         oracles("plus", "tests/algorithms/test_fedkf_plus.py", teaching=True),
         [
-            ("distils the same batch always", "pool.at(client.steps)", "pool.at(0)"),
+            (
+                "distils the same batch always",
+                "pool.at(client.steps)\n                outputs",
+                "pool.at(0)\n                outputs",
+            ),
             ("γ ignored", "+ gamma * kl", "+ kl"),
             ("β ignored", "+ beta * kept", "+ kept"),
             (
@@ -297,7 +305,11 @@ MODULES = {
             ("a generator that does not learn", "self.train(client, samples, teacher)", "pass"),
             ("one step of the generator", "math.ceil(client.planned / self.generator_every)", "1"),
             ("the generator is forgotten", "client.state = samples.state()", "pass"),
-            ("generated samples move the statistics", "with client.aside():", "if True:"),
+            (
+                "generated samples move the statistics",
+                "with client.aside():\n            return",
+                "if True:\n            return",
+            ),
             ("warped samples left out", "if warped:", "if False:"),
             ("the drive ignored", "self.drive * (after", "(after"),
             ("driven backwards", "(after[name] - before[name])", "(before[name] - after[name])"),
