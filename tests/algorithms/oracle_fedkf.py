@@ -74,7 +74,7 @@ class Run:
                 self.server_generator(t, teacher if self.rules.oca else w)
             local = [self.client(t, k, w, teacher if self.rules.oca else w) for k in active]
             self.slots.update(zip(active, local, strict=True))
-            w = self.moved(mean([world.sizes[k] for k in active], local))
+            w = self.moved(mean([world.sizes[k] for k in active], local), len(active))
             held = dict(self.slots)
             if self.rules.scope == "all":
                 held = {k: self.slots.get(k, world.w0) for k in range(world.clients)}
@@ -84,7 +84,7 @@ class Run:
             self.overall.append(teacher)
             yield w
 
-    def moved(self, aca: State) -> State:
+    def moved(self, aca: State, active: int) -> State:
         """What the server makes of the active clients' mean before T1 hears of them."""
         return aca
 
@@ -163,12 +163,15 @@ class PlusRun(Run):
         super().__init__(world, rules)
         self.beta, self.pool = beta, pool
 
-    def moved(self, aca: State) -> State:
-        """0.7 times as far again as T1's mean went in the round before."""
+    def moved(self, aca: State, active: int) -> State:
+        """0.7 times as far again as T1's mean went in the round before; less, or not at all, where
+        fewer than four fifths of the clients are away, down to a half."""
+        away = 1 - active / self.world.clients
+        share = 0.7 * min(1, max(0, (away - 0.5) / 0.3))
         if len(self.overall) < 2:
             return aca
         (old, new), learned = self.overall[-2:], dict(self.world.model(aca).named_parameters())
-        return {n: v + 0.7 * (new[n] - old[n]) if n in learned else v for n, v in aca.items()}
+        return {n: v + share * (new[n] - old[n]) if n in learned else v for n, v in aca.items()}
 
     def client(self, t: int, k: int, w: State, taught: State) -> State:
         world, rules = self.world, self.rules

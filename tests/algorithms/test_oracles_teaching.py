@@ -127,7 +127,8 @@ def test_fedkf(variant: str, norm: bool) -> None:
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch norm"])
 def test_fedkf_plus(norm: bool) -> None:
     rules = oracle_fedkf.Rules(released=True)
-    world = networks(norm=norm, momentum=0.3, more=GENERATION)
+    few = ((0, 2), (1,), (3, 5), (0, 1, 4), (2,), (5,), (1, 3), (4,))  # none, some or all the drive
+    world = networks(norm=norm, momentum=0.3, more=GENERATION, active=few)
     ours = algorithms.get("fedkf+")(
         gamma=rules.gamma,
         lambda1=rules.lambda1,

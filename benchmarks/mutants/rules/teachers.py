@@ -311,7 +311,8 @@ MODULES = {
                 "if True:\n            return",
             ),
             ("warped samples left out", "if warped:", "if False:"),
-            ("the drive ignored", "self.drive * (after", "(after"),
+            ("the drive ignored", "+ drive * (after", "+ (after"),
+            ("driven whoever is away", "(away - FEW) / (MOST - FEW)", "1.0"),
             ("driven backwards", "(after[name] - before[name])", "(before[name] - after[name])"),
             ("always from the first mean", "new.replace(overall=after)", "new"),
             (

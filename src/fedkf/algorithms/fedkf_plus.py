@@ -32,13 +32,18 @@ if TYPE_CHECKING:
     from fedkf.core.server import Server, Upload
 
 
+FEW, MOST = 0.5, 0.8
+"""Shares of clients away: up to the first there is no drive, from the second on all of it."""
+
+
 @dataclass(frozen=True)
 class FedKFPlus(FedKF):
     """L_CE + γ_k KL on the pool + β_k KL over the classes that are not true on own samples.
 
     Who holds few classes has more to learn from the pool and less from its own samples: with s_k
     the chance that two of its samples are of one class, γ_k = γ (1 + a s_k), β_k = β (1 − s_k).
-    On the server w ← ACA + κ (OCA − OCA a round before).
+    On the server w ← ACA + κ (OCA − OCA a round before), if `MOST` of the clients are away; where
+    only `FEW` are, ACA is almost everybody's mean itself, and κ is 0.
     """
 
     name: ClassVar[str] = "fedkf+"
@@ -82,10 +87,12 @@ class FedKFPlus(FedKF):
         new, after = super().aggregate(server, state, uploads), server.overall
         if after is None or not self.drive:
             return new
-        if "overall" in state:
+        away = 1 - len(server.active) / len(server.sizes)
+        drive = self.drive * min(1.0, (away - FEW) / (MOST - FEW))
+        if "overall" in state and drive > 0:
             weights, before = dict(new["weights"]), state["overall"]
             for name in server.task.parameters:  # statistics of batches are no place to move on
-                weights[name] = weights[name] + self.drive * (after[name] - before[name])
+                weights[name] = weights[name] + drive * (after[name] - before[name])
             new = new.replace(weights=weights)
         return new.replace(overall=after)
 
