@@ -201,3 +201,21 @@ def told(outputs: Tensor, first: Tensor, second: Tensor) -> Tensor:
     said = outputs.clone()
     said[rows, own], said[rows, best] = outputs[rows, best], outputs[rows, own]
     return said
+
+
+@dataclass(frozen=True)
+class LedTeacher(FedKFPlus):
+    """T1's mean lags behind, so the teacher is where it will be: OCA and so many of its moves."""
+
+    name: ClassVar[str] = "led-teacher"
+    continues: ClassVar[bool] = True
+    lead: float = option(2.0, "moves of OCA that the teacher is ahead", at_least=0)
+
+    def broadcast(self, server: Server, state: State) -> Payload:
+        down = super().broadcast(server, state)
+        if "teacher" not in down or "overall" not in state:
+            return down
+        ahead, before = dict(down["teacher"]), state["overall"]
+        for name in server.task.parameters:
+            ahead[name] = ahead[name] + self.lead * (ahead[name] - before[name])
+        return down.replace(teacher=ahead)

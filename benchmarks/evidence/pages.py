@@ -45,6 +45,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "text-digits": partial(tables.attempts, name="text-digits", base="released"),
     "text-causes-letters": partial(tables.causes, name="text-letters", base="released"),
     "text-causes-digits": partial(tables.causes, name="text-digits", base="released"),
+    "text-why": partial(tables.watched, name="text-why"),
     "fedkf-plus": worlds.fedkf_plus,
     "attempts": tables.all_attempts,
     **{

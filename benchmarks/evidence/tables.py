@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from evidence.contrasts import NONE, Model, contrast, shown
 from evidence.markdown import both, listed, percent, table, thousandths
@@ -177,6 +178,24 @@ def causes(evidence: Evidence, name: str, base: str) -> str:
         return NOTHING
     first = f"Behind `{base}` in AMP beyond chance, as ACA or OCA: {listed(behind) or 'none'}."
     return f"{first} Not so: {listed(level) or 'none'}."
+
+
+def watched(evidence: Evidence, name: str) -> str:
+    """What generated samples are like in the second half of the rounds, as watched.py tells."""
+    rows = []
+    for one in evidence.settings(name):
+        late = [
+            found.losses
+            for run in one.runs
+            for found in run.rounds[len(run.rounds) // 2 :]
+            if "kinds" in found.losses
+        ]
+        if late:
+            told = [fmean(losses[key] for losses in late) for key in ("kinds", "feature", "kl")]
+            shown = [f"{told[0]:.1f}", f"{told[1]:.2f}", f"{told[2]:.3f}"]
+            rows.append([one.method, *shown, str(len(one.runs))])
+    head = ["generated samples", "classes", "a feature of the teacher's", "KL", "seeds"]
+    return table(head, rows) if rows else NOTHING
 
 
 def all_attempts(evidence: Evidence) -> str:

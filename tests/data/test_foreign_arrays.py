@@ -93,3 +93,11 @@ def test_objects_are_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
     arrays[name] = np.array([None] * 24, dtype=object)
     with pytest.raises(UserError, match=rf"'{name}' holds dtype\('O'\); .* {name}\.astype\(str\)"):
         told(tmp_path, None, **arrays)
+
+
+def test_several_classes_a_sample_are_refused(tmp_path: Path) -> None:
+    labels = np.eye(3, dtype=int)[ACTIVITY]
+    with pytest.raises(
+        UserError, match=r"labels have shape \(24, 3\); there is one class a sample"
+    ):
+        told(tmp_path, signals=SIGNALS, labels=labels, client=PEOPLE)

@@ -206,6 +206,15 @@ def test_events_that_are_coded_otherwise_take_data_positive(tmp_path: Path) -> N
     assert source.labels[:, 1].tolist() == [float(k % 3 == 0) for k in range(20)]
 
 
+def test_a_positive_that_no_row_has_is_named(tmp_path: Path) -> None:
+    path = survival(tmp_path / "t.csv", "1", "0")
+    wrong = r"data\.positive is 'dead', but no row has it; 'dead' holds '?0'?, '?1'?"
+    with pytest.raises(UserError, match=wrong):
+        told(path, task="survival", target=["days", "dead"], positive="dead")
+    with pytest.raises(UserError, match=r"data\.positive is '>5', but no row has it"):
+        told(path, task="binary", target="dead", positive=">5")
+
+
 def test_a_negative_time_is_named(tmp_path: Path) -> None:
     path = survival(tmp_path / "t.csv", "1", "0")
     path.write_text(path.read_text().replace("b,3,3,", "b,3,-3,"))

@@ -216,3 +216,10 @@ def test_what_split_by_names_is_never_cut_and_spans_files(tmp_path: Path) -> Non
     assert source.units_by == "day"
     with pytest.raises(UserError, match=r"data\.split_by: .* has no column 'week'"):
         signals(str(tmp_path), Reading(window=4, target="act", split_by="week"))
+
+
+def test_words_are_no_target_of_a_regression(tmp_path: Path) -> None:
+    (tmp_path / "ann.csv").write_text("x,what\n" + "1,walk\n2,run\n" * 10)
+    reading = Reading(task="regression", target="what", window=4)
+    with pytest.raises(UserError, match="the target holds 'walk', which is no number"):
+        signals(str(tmp_path), reading)

@@ -86,3 +86,13 @@ def test_a_client_without_training_samples_is_refused() -> None:
 def test_all_may_train() -> None:
     for samples in (source(), source(units=np.arange(40) // 4)):
         assert sides(samples, "stratified", 1.0)[1] == set()
+
+
+def test_people_with_one_recording_of_each_class_test_all_classes_between_them() -> None:
+    labels = np.tile(np.repeat(np.arange(6), 2), 30)  # thirty people, six recordings of two windows
+    units = np.arange(len(labels)) // 2
+    samples = Source(np.zeros((len(labels), 1)), labels, list("abcdef"), units=units)
+    people = np.split(np.arange(len(labels)), 30)
+    _, test = split(samples, people, 0.8, np.random.default_rng(0))
+    assert all(len(own) == 2 for own in test)  # each can spare one recording
+    assert np.unique(labels[np.concatenate(test)]).tolist() == [0, 1, 2, 3, 4, 5]

@@ -229,6 +229,18 @@ class Lab:
         return stubborn
 
 
+@contextlib.contextmanager
+def at_work(lab: Lab, study: Mapping[str, Any]) -> Iterator[Lab]:
+    """A lab with all of its sites online; afterwards none of its processes is left."""
+    try:
+        lab.found(study)
+        until(lambda: lab.online() == set(NAMES), "all sites to be online")
+        yield lab
+    finally:
+        stubborn = lab.close()
+    assert stubborn == []
+
+
 def die_with_parent() -> None:
     """Linux ends this process when the one that started it dies, even by SIGKILL."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)

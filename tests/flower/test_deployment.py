@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import model_bytes
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
-from lab import NAMES, Lab, destinations, until
+from lab import NAMES, Lab, at_work, destinations, until
 from stranger import Stranger, Tap, status, statuses
 
 from fedkf.core.client import Call
@@ -50,14 +50,8 @@ STEPS = 5
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    try:
-        lab.found(STUDY)
-        until(lambda: lab.online() == set(NAMES), "all sites to be online")
+    with at_work(Lab(tmp_path_factory.mktemp("lab")), STUDY) as lab:
         yield lab
-    finally:
-        stubborn = lab.close()
-    assert stubborn == []
 
 
 def rounds(folder: Path) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import NAMES, Lab, until
+from lab import NAMES, Lab, at_work
 
 pytestmark = [
     pytest.mark.deployment,
@@ -26,14 +26,8 @@ HIDDEN = {"public_keys", "sealed_shares", "masked_weights", "mask_shares"}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    try:
-        lab.found(STUDY)
-        until(lambda: lab.online() == set(NAMES), "all sites to be online")
+    with at_work(Lab(tmp_path_factory.mktemp("lab")), STUDY) as lab:
         yield lab
-    finally:
-        stubborn = lab.close()
-    assert stubborn == []
 
 
 def test_sites_that_insist_on_secure_sums_send_no_model(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import model_bytes
-from lab import NAMES, Lab, until
+from lab import NAMES, Lab, at_work
 
 pytestmark = [
     pytest.mark.deployment,
@@ -53,14 +53,8 @@ class TableLab(Lab):
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = TableLab(tmp_path)
-    try:
-        lab.found(STUDY)
-        until(lambda: lab.online() == set(NAMES), "all sites to be online")
+    with at_work(TableLab(tmp_path), STUDY) as lab:
         yield lab
-    finally:
-        stubborn = lab.close()
-    assert stubborn == []
 
 
 def test_they_agree_once_and_a_longer_run_goes_on_with_the_same_scale(lab: Lab) -> None:

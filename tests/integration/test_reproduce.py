@@ -67,13 +67,15 @@ def test_heterogeneity_needs_no_training(tmp_path: Path, cli: Cli) -> None:
         assert (tmp_path / "again" / "figures" / file.name).read_bytes() == file.read_bytes()
 
 
-def test_rate_sweep_draws_aca_and_oca(tmp_path: Path, cli: Cli) -> None:
+def test_rate_sweep_draws_aca_and_oca_of_fedavg_and_fedkf_minus(tmp_path: Path, cli: Cli) -> None:
     code, text, _ = cli("reproduce", "rate-sweep", "--out", tmp_path, *QUICK)
     assert code == 0
     assert (tmp_path / "figures" / "rate-sweep.png").exists()
-    last = next(line for line in text.splitlines() if line.startswith("| C = 1.0"))
-    aca, oca = last.split("|")[2:4]
-    assert aca == oca  # with every client active, both are the same mean
+    for method in ("FedAvg", "FedKF-"):
+        own = [line for line in text.splitlines() if line.startswith(f"| {method}, C = ")]
+        assert len(own) == 3
+        aca, oca = own[-1].split("|")[2:4]
+        assert aca == oca  # with every client active, both are the same mean
 
 
 def test_alpha_sweep_has_every_point_of_its_grid(tmp_path: Path, cli: Cli) -> None:

@@ -84,6 +84,14 @@ def test_of_many_models_the_one_that_serves_the_worst_site_best_is_named(tmp_pat
     )
 
 
+def test_models_that_serve_the_worst_site_alike_have_no_winner(tmp_path: Path) -> None:
+    for name, worst in (("fedavg", 0.0), ("fedprox", 0.0), ("scaffold", 0.0)):
+        write_run(tmp_path / name, [[worst, 0.9]], name)
+    assert said(headline(read_runs([tmp_path]))) == (
+        "Of 3 models, FedAvg and FedProx serve the worst-served site alike, and best: 0.0 %."
+    )
+
+
 def test_gain_over_training_alone_counts_winners_and_names_the_loser(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [[0.9, 0.5, 0.7]], "fedavg")
     write_run(tmp_path / "b", [[0.8, 0.6, 0.7]], "local")

@@ -217,3 +217,24 @@ def test_a_result_shows_the_site(tables: Path, tmp_path: Path) -> None:
     html = result._repr_html_()
     assert "<th>held out</th>" in html
     assert f"<td>south</td><td>30</td><td>{site.split()[2]}</td>" in html
+
+
+def test_sites_called_by_numbers_are_held_out_by_them(tables: Path) -> None:
+    assert parse(settings(tables / "all.csv", holdout=142)).data.holdout == "142"
+    assert parse(settings(tables / "all.csv", holdout=[142, "a"])).data.holdout == ["142", "a"]
+
+
+def test_evaluate_tells_the_gain_by_what_the_run_is_judged_by(tables: Path, tmp_path: Path) -> None:
+    from fedkf.runs.assessment import assess
+    from fedkf.runs.comparison import add_gain
+
+    config = settings(tables / "all.csv", task="binary")
+    run(config, tmp_path / "one")
+    run(config | {"algorithm": {"name": "fedavg"}}, tmp_path / "other")
+    result = assess(tmp_path / "one", "oca", None, None, print)
+    add_gain(result, tmp_path / "one", tmp_path / "other")
+    last = json.loads((tmp_path / "other" / "rounds.jsonl").read_text().splitlines()[-1])
+    theirs = last["readouts"]["oca"]["sites"]["values"]["auroc"]
+    for client, there in zip(result["clients"], theirs, strict=True):
+        assert client["against"] == there
+        assert client["gain"] == pytest.approx(client["metrics"]["auroc"] - there)

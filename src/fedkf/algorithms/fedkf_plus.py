@@ -53,8 +53,9 @@ class FedKFPlus(FedKF):
     private: ClassVar[bool] = True  # but for what `beside_loss` names
     fidelity: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
+    gamma: float = option(0.5, "γ, weight of the KL loss on the pool", at_least=0)
     beta: float = option(1.5, "β, weight of the not-true loss on own samples", at_least=0)
-    scarcity: float = option(2.0, "a, how much more the pool counts for few classes", at_least=0)
+    scarcity: float = option(0.0, "a, how much more the pool counts for few classes", at_least=0)
     drive: float = option(
         0.9, "κ, how much of OCA's last move the server adds to ACA", at_least=0, at_most=1
     )

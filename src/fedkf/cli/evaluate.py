@@ -49,11 +49,12 @@ def evaluate(
 def show_evaluation(result: dict[str, Any]) -> None:
     """Tables of clients and classes, then the metrics in a sentence."""
     gains = "gain" in result["clients"][0]
-    more = ("against %", "gain") if gains else ()
     shown = columns(result)
+    by = shown[0]
+    more = (by.heading.replace(by.label, "against"), "gain") if gains else ()
     rows = table("", "client", "tested", *(metric.heading for metric in shown), *more)
     for c in result["clients"]:
-        extra = (percent(c["against"]), percent(c["gain"], signed=True)) if gains else ()
+        extra = (by.show(c["against"]), signed(by, c["gain"])) if gains else ()
         rows.add_row(c["name"], str(c["tested"]), *cells(shown, c), *extra)
     out.print(rows)
     if "holdout" in result:
@@ -108,6 +109,12 @@ def cells(metrics: Sequence[SiteMetric], client: dict[str, Any]) -> list[str]:
     ends = client.get("intervals", {}).get(first.name)
     rest = [metric.show(known.get(metric.name)) for metric in metrics[1:]]
     return [spanned(first, known.get(first.name), ends), *rest]
+
+
+def signed(metric: SiteMetric, gain: float | None) -> str:
+    """What is gained, with its sign."""
+    sign = "" if gain is None else "-" if gain < 0 else "+"
+    return sign + metric.show(None if gain is None else abs(gain))
 
 
 def show_resolution(clients: Sequence[dict[str, Any]]) -> None:

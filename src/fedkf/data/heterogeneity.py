@@ -46,7 +46,7 @@ def measure(data: FederatedData, seed: int = 0) -> dict[str, Any]:
     counts = data.class_counts()
     found: dict[str, Any] = {"labels": label_shift(counts), "quantity": quantity(counts.sum(1))}
     several = [k for k, size in data.sizes.items() if size > 1]
-    if len(several) < 2:
+    if len(several) < 2 or not len(data.test_images):
         return told(rounded(found))
     sites = sorted(random.permutation(several)[:SITES].tolist())
     fit, test = features(data, sites, SAMPLES, random)

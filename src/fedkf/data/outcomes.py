@@ -86,7 +86,7 @@ def events(table: Table, reading: Reading) -> NDArray[np.float64]:
     """1 where the event happened: where `data.positive` says so, or 1, true or yes."""
     name = reading.targets[1]
     if reading.positive is not None:
-        return positives(table, name, reading.positive).astype(np.float64)
+        return positives(table, name, reading).astype(np.float64)
     words = np.char.lower(table.cells[name])
     happened = np.isin(words, HAPPENED)
     values, mistaken = numbers(np.where(happened, "1", np.where(np.isin(words, NOT), "0", words)))
@@ -153,7 +153,7 @@ def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]
                 f"({', '.join(names[:6])}); data.positive says which are positive, such as '>0'"
             )
         return labels, names
-    hits = positives(table, name, rule)
+    hits = positives(table, name, reading)
     rest = np.unique(cells[~hits])
     other = str(rest[0]) if len(rest) == 1 and str(rest[0]) != rule else f"not {rule}"
     names = list(reading.class_names or (other, rule))
@@ -165,16 +165,23 @@ def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]
     return hits.astype(np.int64), names
 
 
-def positives(table: Table, name: str, rule: str) -> NDArray[np.bool_]:
+def positives(table: Table, name: str, reading: Reading) -> NDArray[np.bool_]:
     """Which rows `data.positive` means: those with a value, or such as '>0'."""
-    cells = table.cells[name]
+    cells, rule = table.cells[name], str(reading.positive)
     comparison = re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule)
+    hits: NDArray[np.bool_]
     if comparison is None:
-        hits: NDArray[np.bool_] = canonical(cells, [rule]) == rule
-        return hits
-    try:
-        limit = float(comparison[2])
-    except ValueError:
-        raise UserError(f"data.positive is {rule!r}; it is a value, or such as '>0'") from None
-    found: NDArray[np.bool_] = COMPARISONS[comparison[1]](number(table, name), limit)
-    return found
+        hits = canonical(cells, [rule]) == rule
+    else:
+        try:
+            limit = float(comparison[2])
+        except ValueError:
+            raise UserError(f"data.positive is {rule!r}; it is a value, or such as '>0'") from None
+        hits = COMPARISONS[comparison[1]](number(table, name), limit)
+    if not hits.any() and reading.least_classes > 1:  # one site's file may well have none
+        values = [shown(str(value)) for value in np.unique(cells)[:6]]
+        raise UserError(
+            f"{table.where}: data.positive is {rule!r}, but no row has it; {name!r} holds "
+            f"{', '.join(values)}"
+        )
+    return hits

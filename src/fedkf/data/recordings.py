@@ -310,6 +310,12 @@ def label_of(cells: Cells, numbers: bool, reading: Reading) -> str:
     if not len(there):
         return str(reading.missing_values[0]) if reading.missing_values else ""
     if numbers:
-        return repr(float(np.mean(there.astype(np.float64))))
+        try:
+            return repr(float(np.mean(there.astype(np.float64))))
+        except ValueError:
+            raise UserError(
+                f"data.task is {reading.task}, but the target holds {shown(str(there[0]))}, which "
+                "is no number; for classes set data.task to classification"
+            ) from None
     values, counts = np.unique(there, return_counts=True)
     return str(values[counts.argmax()])

@@ -135,6 +135,8 @@ def tested_units(
     units, inverse = np.unique(source.units[part], return_inverse=True)
     strata = source.strata[part]
     common = np.array([np.bincount(strata[inverse == k]).argmax() for k in range(len(units))])
+    # Few units cannot test every class: which ones go first is drawn, not their order of names.
+    common = random.permutation(int(strata.max(initial=0)) + 1)[common]
     wanted = round((1 - fraction) * len(units))
     if fraction < 1 and len(units) > 1:
         wanted = max(1, wanted)

@@ -37,6 +37,8 @@ class Targets:
             return numbers(labels, wrong), []
         if kind == "time":
             return times(labels, wrong), []
+        if labels.ndim != 1:
+            raise wrong(f"labels have shape {labels.shape}; there is one class a sample")
         found, names = number_labels(labels, self.class_names, wrong)
         if improper := [name for name in names if not proper_text(name)]:
             told = shown(improper[0])

@@ -16,7 +16,7 @@ from fedkf.core.holdings import Partition
 from fedkf.paper import analyses, figures, findings, flamby, pace, published, sites, speed
 from fedkf.paper.analyses import CURVES_ALPHA, by_config
 from fedkf.paper.experiment import Experiment, Report, only_tables
-from fedkf.paper.grid import ROW, label
+from fedkf.paper.grid import ROW, label, solution
 from fedkf.paper.published import DATA, Published
 from fedkf.paper.scales import Scale, installed, main_plans, plans
 from fedkf.paper.tables import Cell, Column, ResultTable
@@ -24,6 +24,8 @@ from fedkf.runs.collect import READOUTS, Group
 from fedkf.runs.suite import Plan
 
 AMP = Axis("AMP", percent=True)
+SWEPT = ("fedavg", "fedkf-")
+"""What the selection rate is varied for: the paper's FedAvg, and FedKF at the same bytes."""
 
 
 def timed(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
@@ -60,7 +62,8 @@ def alpha_sweep_plans(scale: Scale) -> list[Plan]:
 
 
 def rate_sweep_plans(scale: Scale) -> list[Plan]:
-    one: dict[str, Sequence[Any]] = {ROW: ["fedavg"], "data.alpha": [CURVES_ALPHA]}
+    methods, _ = installed(SWEPT)
+    one: dict[str, Sequence[Any]] = {ROW: methods, "data.alpha": [CURVES_ALPHA]}
     return plans(scale, {**one, "federation.fraction": scale.rates})
 
 
@@ -159,20 +162,20 @@ def alpha_sweep(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
 def rate_sweep(groups: Sequence[Group], scale: Scale, folder: Path) -> Report:
     """AMP against the selection rate: a figure and a table."""
     report = Report(text=[scale.about])
-    tables, parts = [], {}
+    tables, parts = [], dict[str, dict[str, tuple[list[float], list[float]]]]()
     for config, members in by_config(groups).items():
-        series: dict[str, tuple[list[float], list[float]]] = {}
-        for readout in READOUTS:
-            points = [(g.point["federation.fraction"], _mean(g, readout)) for g in members]
-            known = [(100 * rate, mean) for rate, mean in points if mean is not None]
-            if known:
-                series[readout.upper()] = ([x for x, _ in known], [y for _, y in known])
-        if series:
-            parts[DATA.get(config, config)] = series
-        title = f"AMP of FedAvg against the selection rate, {DATA.get(config, config)}, α = 0.1"
+        data = DATA.get(config, config)
+        for group in members:
+            for readout in READOUTS:
+                if (mean := _mean(group, readout)) is not None:
+                    name = solution(group.point[ROW], readout)
+                    x, y = parts.setdefault(data, {}).setdefault(name, ([], []))
+                    x.append(100 * group.point["federation.fraction"])
+                    y.append(mean)
+        title = f"AMP against the selection rate, {data}, α = 0.1"
         tables.append(_amp_table(title, members, scale))
     if parts:
-        title = "AMP of FedAvg with and without T1"
+        title = "AMP with and without T1"
         drawn = figures.panels(parts, title, Axis("selection rate (%)"), AMP)
         report.figures = figures.write(drawn, folder / "rate-sweep")
     report.tables = tables
@@ -184,12 +187,13 @@ def _amp_table(title: str, groups: Sequence[Group], scale: Scale) -> ResultTable
     varied = [
         key
         for key in groups[0].point
-        if key not in ("config", ROW) and len({g.point[key] for g in groups}) > 1
+        if key != "config" and len({g.point[key] for g in groups}) > 1
     ]
     rows = {
-        ", ".join(label(key, g.point[key]) for key in varied): [
-            Cell(g.values(readout, "amp")) for readout in READOUTS
-        ]
+        ", ".join(
+            algorithm_label(g.point[key]) if key == ROW else label(key, g.point[key])
+            for key in varied
+        ): [Cell(g.values(readout, "amp")) for readout in READOUTS]
         for g in groups
     }
     columns = [
@@ -316,7 +320,9 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "alpha-sweep": Experiment(
         "FedAvg's AMP against α, K and C", alpha_sweep_plans, alpha_sweep, False
     ),
-    "rate-sweep": Experiment("FedAvg's AMP against C", rate_sweep_plans, rate_sweep, False),
+    "rate-sweep": Experiment(
+        "FedAvg's and FedKF-'s AMP against C", rate_sweep_plans, rate_sweep, False
+    ),
     "findings": Experiment("F1 to F6, on the paper's numbers and on ours", main_plans, judged),
     "sites": Experiment(
         "seven federations of people, patients, hospitals, wards and styles",

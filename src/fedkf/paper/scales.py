@@ -85,7 +85,6 @@ SCALES = {
             {"federation.rounds": 30, "generator.preset": "lite"},
             clients=(20, 50),
             sweep_alphas=(0.01, 0.1, 1.0),
-            rates=(0.05, 0.2, 0.6, 1.0),
             tuning={
                 "fedprox": ("mu", (1e-4, 1e-2, 1.0)),
                 "fedgkd": ("gamma", (0.001, 0.1, 1.0)),

@@ -144,6 +144,9 @@ def headline_of_many(found: Sequence[Contest]) -> str:
     seeds = len(found[0].pairs)
     over = f" on average over {seeds} seeds" if seeds > 1 else ""
     text = f"Of {len(found) + 1} models, {{}} serves the worst-served site best: {{}}{over}, "
+    if shown(by, mark) == shown(by, means[best]):
+        both = f"{base} and {best} serve the worst-served site alike"
+        return f"Of {len(found) + 1} models, {both}, and best: {shown(by, mark)}{over}."
     if better * mark >= better * means[best]:
         return text.format(base, shown(by, mark)) + f"before {best} with {shown(by, means[best])}."
     text = text.format(best, shown(by, means[best])) + f"against {shown(by, mark)} with {base}"

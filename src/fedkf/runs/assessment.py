@@ -70,9 +70,6 @@ def judge(
     """
     if data is not None and of_recipe(trained, data):
         tested = needed(trained.about, data).tested(Path(data), trained.about, say)
-        if tested.shape != trained.shape:
-            shape = list(tested.shape)
-            raise UserError(f"{data} has inputs of shape {shape}, not {list(trained.shape)}")
         return asked(trained, trained.model, tested_groups(tested), metric)
     if data is not None:
         whole = type(trained.objective)()  # the model itself goes back to the target's unit

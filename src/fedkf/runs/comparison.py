@@ -71,7 +71,7 @@ def _gains(local: RunFolder, federated: RunFolder) -> list[Gain]:
 
 
 def add_gain(result: dict[str, Any], run: Path, against: Path) -> None:
-    """Each client's accuracy in an assessment less its accuracy in another run on the same data."""
+    """Each client's metric in an assessment less the same in another run on the same data."""
     other = RunFolder(against)
     rounds = other.rounds()
     if not rounds or not rounds[-1]["readouts"]:
@@ -80,9 +80,14 @@ def add_gain(result: dict[str, Any], run: Path, against: Path) -> None:
         raise UserError(f"{other.path} is a run on other data; accuracies cannot be compared")
     readouts = rounds[-1]["readouts"]
     score = readouts.get(result["readout"]) or next(iter(readouts.values()))
-    there = dict(zip(score["clients"], score["accuracy"], strict=True))
+    metric = result.get("metric", ACCURACY)
+    if (by := score.get("metric", ACCURACY)) != metric:
+        raise UserError(
+            f"{other.path} is judged by {by}, this one by {metric}; they cannot be compared"
+        )
+    there = dict(zip(score["clients"], performance_of(score), strict=True))
     for k, client in enumerate(result["clients"]):
+        own = client["accuracy"] if metric == ACCURACY else client["metrics"].get(metric)
         alone = there.get(k)
-        known = client["accuracy"] is not None and alone is not None
         client["against"] = alone
-        client["gain"] = client["accuracy"] - alone if known else None
+        client["gain"] = own - alone if own is not None and alone is not None else None

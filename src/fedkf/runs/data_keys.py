@@ -149,6 +149,14 @@ class Data(Section):
             )
         return value
 
+    @field_validator("holdout", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """Sites may be called by numbers, which YAML reads as such."""
+        if isinstance(value, list):
+            return [cls._named(one) for one in value]
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
     @field_validator("holdout", "groups")
     @classmethod
     def _some(cls, value: str | list[str] | None) -> str | list[str] | None:

@@ -126,6 +126,8 @@ class Recipe:
             owners = np.zeros(len(source.labels), dtype=np.int64)
             source = replace(source, owners=owners, owner_names=[path.name])
         assert source.owners is not None
+        if (shape := list(source.inputs.shape[1:])) != list(about["shape"]):
+            raise UserError(f"{path} has inputs of shape {shape}, not {list(about['shape'])}")
         parts = [np.flatnonzero(source.owners == k) for k in range(len(source.owner_names))]
         scale = Preparation(
             about["mean"] or (0.0,),
