@@ -14,6 +14,7 @@ PAGES = (
     "README.md",
     "results/README.md",
     "results/letters/README.md",
+    "results/flamby/README.md",
     "docs/which-algorithm.md",
     "docs/algorithms/fedkf+.md",
     "docs/fidelity.md",
@@ -55,6 +56,8 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
             *("bytes-to-target", "robustness", "drift"),
         )
     },
+    "heart-flamby": partial(paper.flamby_table, config="heart-flamby"),
+    "tcga-flamby": partial(paper.flamby_table, config="tcga-flamby"),
     **{f"paper-{what}": partial(paper.sweep, what=what) for what in paper.SWEEPS},
 }
 """What may stand between marks, by name."""

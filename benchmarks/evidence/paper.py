@@ -11,7 +11,7 @@ from pathlib import Path
 from evidence.markdown import listed, table
 from evidence.reading import Evidence
 from evidence.tables import LETTERS
-from fedkf.paper import analyses, experiments, findings, pace, speed
+from fedkf.paper import analyses, experiments, findings, flamby, pace, speed
 from fedkf.paper.experiment import Report
 from fedkf.paper.published import COMPARED
 from fedkf.paper.scales import Scale, choose, main_plans
@@ -143,3 +143,16 @@ def otherwise(evidence: Evidence) -> str:
     if not differ:
         return f"{told}all come out as they do by the paper's own numbers."
     return f"{told}{listed(differ)} come{'s' if len(differ) == 1 else ''} out otherwise."
+
+
+# -- FLamby's protocol -----------------------------------------------------------------------------
+
+
+def flamby_table(evidence: Evidence, config: str) -> str:
+    """One federation's part of the table."""
+    scale = choose("paper", scales=flamby.SCALES)
+    plans = [plan for plan in flamby.flamby_plans(scale) if plan.point["config"] == config]
+    groups = gather(plans, existing_runs(plans, [evidence.results / "flamby"]))
+    (made,) = flamby.tables(groups, scale)
+    (found,) = made.groups()
+    return "\n".join(line for line in found.markdown().splitlines() if line.startswith("|"))
