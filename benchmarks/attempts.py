@@ -19,9 +19,10 @@ from torch.nn import functional as F
 from fedkf.algorithms.fedkf_plus import FedKFPlus
 from fedkf.core.algorithm import State, option
 from fedkf.core.arithmetic import combine, zeros_like
-from fedkf.core.payload import Payload
+from fedkf.core.payload import Payload, Weights
 from fedkf.core.samples import Sampling
 from fedkf.distillation.pool import Pool, drawn, outputs_of
+from fedkf.models.lenet import LeNet5
 
 if TYPE_CHECKING:
     from torch import nn
@@ -219,3 +220,56 @@ class LedTeacher(FedKFPlus):
         for name in server.task.parameters:
             ahead[name] = ahead[name] + self.lead * (ahead[name] - before[name])
         return down.replace(teacher=ahead)
+
+
+@dataclass(frozen=True)
+class Steady(FedKFPlus):
+    """A moving average over rounds, of T1's mean as the teacher or of ACA as what is read."""
+
+    name: ClassVar[str] = "steady"
+    continues: ClassVar[bool] = True
+    share: float = option(0.5, "how much of the average of before is kept", at_least=0, at_most=1)
+    of: str = option("oca", "what is averaged", choices=("oca", "aca"))
+
+    def broadcast(self, server: Server, state: State) -> Payload:
+        down = super().broadcast(server, state)
+        if self.of == "oca" and "teacher" in down and "steady" in state:
+            down = down.replace(teacher=state["steady"])
+        return down
+
+    def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+        new = super().aggregate(server, state, uploads)
+        latest = server.overall if self.of == "oca" else new["weights"]
+        if latest is None:
+            return new
+        if "steady" not in state:
+            return new.replace(steady=latest)
+        ends = state["steady"], latest
+        kept = combine(lambda old, now: self.share * old + (1 - self.share) * now, *ends)
+        return new.replace(steady=kept)
+
+    def model(self, state: State) -> Weights:
+        return state["steady"] if self.of == "aca" and "steady" in state else state["weights"]
+
+
+@dataclass(frozen=True)
+class Blended(FedKFPlus):
+    """The teacher is a blend of T1's mean, which is stale, and of ACA, which is fresh."""
+
+    name: ClassVar[str] = "blended"
+    continues: ClassVar[bool] = True
+    fresh: float = option(0.5, "the share of ACA", at_least=0, at_most=1)
+
+    def broadcast(self, server: Server, state: State) -> Payload:
+        down = super().broadcast(server, state)
+        if "teacher" not in down:
+            return down
+        ends = down["teacher"], down["weights"]
+        return down.replace(teacher=combine(lambda old, new: old + self.fresh * (new - old), *ends))
+
+
+class EvenLeNet5(LeNet5):
+    """LeNet-5 whose features have one length before the head sees them."""
+
+    def classify(self, features: Tensor) -> Tensor:
+        return super().classify(8 * F.normalize(features, dim=1))

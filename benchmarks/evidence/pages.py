@@ -31,6 +31,8 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "cells-photographs": partial(tables.cells, name="photographs"),
     "findings": paper.found,
     "letters-beyond": tables.beyond,
+    "letters-partitions": partial(tables.attempts, name="letters-partitions", base="FedAvg"),
+    "letters-width": tables.width,
     "photographs": tables.photographs,
     "rivals": tables.rivals,
     "sites": tables.sites,

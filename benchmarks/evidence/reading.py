@@ -17,7 +17,7 @@ from fedkf.runs.collect import Group, gather
 from fedkf.runs.suite import Finished
 
 ROOT = Path(__file__).parents[2]
-STEPS = "steps.json"
+STEPS, APART = "steps.json", "apart.json"
 SITES = "sites"
 """The one suite that is no file: `fedkf reproduce sites --scale paper`."""
 UNCHANGED = "as it is"
@@ -83,6 +83,11 @@ class Evidence:
     def measured(self) -> dict[str, Any]:
         """What `step.py --all` left: the costs, and the load under which they were measured."""
         file = self.results / "rivals" / STEPS
+        return dict(json.loads(file.read_text())) if file.exists() else {}
+
+    def apart(self) -> dict[str, dict[str, float | None]]:
+        """How different clients are, by the title of their data, as `apart.py` measured it."""
+        file = self.results / APART
         return dict(json.loads(file.read_text())) if file.exists() else {}
 
 

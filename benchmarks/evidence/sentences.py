@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 
 from evidence import paper
@@ -160,24 +159,24 @@ def headline_cells(by: Mapping[str, Contrast | None]) -> list[str]:
 def choices(evidence: Evidence) -> str:
     """For each kind of data: the best, what is level with it, and the cheapest of these."""
     steps, rows = evidence.steps(), []
-    differing = heterogeneity(evidence)
+    apart = evidence.apart()
     for world in worlds(evidence):
         best, wlp = world.best("amp"), world.best("wlp")
         alike = [model for model in one_each(world) if level(model, best)]
         cheapest = min(alike, key=lambda m: (steps.get(m.setting.algorithm, 9), sent(m.setting)))
         others = [m.name for m in alike if m.setting.method != best.setting.method]
-        unlike = differing.get(world.alpha or 0) if world.title.startswith(LETTERS) else None
+        differ = [apart.get(world.title, {}).get(what) for what in ("labels", "inputs")]
         rows.append(
             [
                 world.title,
-                NONE if unlike is None else f"{unlike:.2f}",
+                *(NONE if value is None else f"{value:.2f}" for value in differ),
                 named(best, "amp"),
                 listed(others) or "none",
                 f"{cheapest.name}, {cost_of(cheapest, steps)}",
                 named(wlp, "wlp"),
             ]
         )
-    head = ["data", "heterogeneity", "highest AMP", "level with it", "the cheapest of these"]
+    head = ["data", "labels", "inputs", "highest AMP", "level with it", "the cheapest of these"]
     return table([*head, "best-served worst client"], rows)
 
 
@@ -200,16 +199,6 @@ def cost_of(model: Model, steps: dict[str, float]) -> str:
     step = steps.get(model.setting.algorithm)
     said = [] if step is None else [f"{step:.2f} FedAvg steps a step"]
     return listed([*said, f"{megabytes(model.setting)} MB"])
-
-
-def heterogeneity(evidence: Evidence) -> dict[float, float]:
-    """How unlike the sites of letters are, by α, as `fedkf reproduce heterogeneity` told it."""
-    file = evidence.results / LETTERS / "tables" / "heterogeneity.csv"
-    if not file.exists():
-        return {}
-    with file.open(encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["column"] == "heterogeneity"]
-    return {float(row["partition"].split("=")[1]): float(row["mean"]) for row in rows}
 
 
 def next_step(evidence: Evidence) -> str:

@@ -7,12 +7,12 @@ from statistics import fmean
 
 from evidence.contrasts import NONE, Model, contrast, shown
 from evidence.markdown import both, listed, percent, table, thousandths
-from evidence.reading import SITES, UNCHANGED, Evidence, Setting, hours
+from evidence.reading import SITES, UNCHANGED, Evidence, Setting, find, hours
 from fedkf.metrics.sites import SITE_METRICS
 from fedkf.paper.published import COMPARED
 from fedkf.paper.sites import ALONE
 from fedkf.paper.tables import Cell, Column, show
-from fedkf.runs.collect import PERSONAL, READOUTS
+from fedkf.runs.collect import PERSONAL, READOUTS, Group
 from fedkf.runs.judging import judgement_of
 
 WAYS = (("amp", "AMP, %"), ("fm", "FM, ×10⁻³"), ("wlp", "WLP, %"))
@@ -21,8 +21,9 @@ COLUMNS = {
 }
 PHOTOGRAPHS = ("photographs", "photographs-plain")
 RIVALS = ("rivals", "rivals-proxy")
-LETTERS = "letters"
+LETTERS, WIDTH = "letters", "letters-width"
 NOTHING = "No run is finished yet."
+ATTEMPTED = ("AMP, %", "less the base", "WLP, %", "less the base", "seeds")
 TRIED = ("attempts-", "search")
 """What the folders of attempts on FedKF+ begin with."""
 
@@ -71,6 +72,22 @@ def beyond(evidence: Evidence) -> str:
     wanted = ("fedavg", "fedkf", *(s.algorithm for s in known if s.algorithm not in COMPARED))
     rows = [s for name in dict.fromkeys(wanted) for s in known if s.algorithm == name]
     return scores(rows)
+
+
+def width(evidence: Evidence) -> str:
+    """FedKF with the paper's generator and with the cheap one, where both have the same seeds."""
+    wide = next(iter(evidence.settings(WIDTH)), None)
+    lite = find(evidence.settings(LETTERS), "fedkf", wide.alpha) if wide else None
+    if wide is None or lite is None or not wide.runs:
+        return NOTHING
+    common = {run.pairing for run in wide.runs}
+    group = Group(lite.group.point, [run for run in lite.runs if run.pairing in common])
+    rows = [
+        Setting("the cheap generator", lite.where, group),
+        Setting("the paper's generator", wide.where, wide.group),
+    ]
+    cells = [[*attempt_row(one, rows[0]), f"{hours(one.runs):.1f}"] for one in rows]
+    return table([wide.where, *ATTEMPTED, "core-hours"], cells)
 
 
 def photographs(evidence: Evidence) -> str:
@@ -156,8 +173,7 @@ def attempts(evidence: Evidence, name: str, base: str | None = None) -> str:
             continue
         start = next((one for one in members if one.method == base), members[0])
         rows = [attempt_row(one, start) for one in members]
-        head = [where or name, "AMP, %", "less the base", "WLP, %", "less the base", "seeds"]
-        written.append(table(head, rows))
+        written.append(table([where or name, *ATTEMPTED], rows))
     return "\n\n".join(written)
 
 
