@@ -58,8 +58,13 @@ def best_line(world: World) -> str:
 
 
 def sites_line(found: list[World]) -> str:
-    parts = [f"{world.title}: {named(world.best('amp'), 'amp')}" for world in found]
-    return f"**Natural sites**, the highest AMP: {'; '.join(parts)}." if parts else ""
+    parts = [
+        f"{world.title}: {named(world.best('amp'), 'amp')}"
+        + (f", {named(own, 'amp')}" if (own := world.personal()) else "")
+        for world in found
+    ]
+    said = "**Natural sites**, the highest AMP, then that of personal models"
+    return f"{said}: {'; '.join(parts)}." if parts else ""
 
 
 def t1_line(found: list[World]) -> str:
@@ -174,10 +179,11 @@ def choices(evidence: Evidence) -> str:
                 listed(others) or "none",
                 f"{cheapest.name}, {cost_of(cheapest, steps)}",
                 named(wlp, "wlp"),
+                named(own, "amp") if (own := world.personal()) else NONE,
             ]
         )
     head = ["data", "labels", "inputs", "highest AMP", "level with it", "the cheapest of these"]
-    return table([*head, "best-served worst client"], rows)
+    return table([*head, "best-served worst client", "the best personal models"], rows)
 
 
 def one_each(world: World) -> list[Model]:

@@ -41,6 +41,12 @@ class World:
             if one.runs:
                 yield from (Model(one, readout) for readout in READOUTS)
 
+    def personal(self) -> Model | None:
+        """The models of sites' own with the highest AMP, where shared ones were made into such."""
+        models = [Model(one, PERSONAL) for one in self.settings if one.runs]
+        known = [model for model in models if model.mean("amp") is not None]
+        return max(known, key=lambda model: model.mean("amp") or 0, default=None)
+
     def best(self, metric: str) -> Model:
         return max(self.models(), key=lambda model: model.mean(metric) or 0)
 
