@@ -154,7 +154,9 @@ def rivals(evidence: Evidence) -> str:
 
 
 def megabytes(setting: Setting) -> str:
-    """Sent in a run, both ways."""
+    """Sent in a run, both ways; training alone sends nothing, though simulations count uploads."""
+    if setting.algorithm == ALONE:
+        return "0"
     sent = [sum(run.summary.bytes.values()) / 1e6 for run in setting.runs]
     return f"{sum(sent) / len(sent):.0f}" if sent else NONE
 
