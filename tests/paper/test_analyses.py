@@ -92,6 +92,8 @@ def test_a_target_that_is_never_reached_is_more_than_all_rounds(tmp_path: Path) 
     measured = Pace({("digits", "fedavg"): 0.25}, load=0.0, workers=2)
     (time,) = speed.time_to_target(groups, SCALE, measured)
     assert time.rows["FedAvg (ACA)"][0].values == (0.5,)
+    assert "FedProx (ACA)" not in time.rows  # its own seconds would be of another day
+    assert time.notes[-1].endswith("Not measured: FedProx.")
     (data,) = speed.bytes_to_target(groups, SCALE)
     assert data.rows["FedAvg (ACA)"][0].values == (8.0,)
 

@@ -52,5 +52,5 @@ def test_without_a_measurement_the_table_says_whose_times_they_are() -> None:
     groups = [Group({"config": "digits", ROW: "fedavg"}, [])]
     (table,) = speed.time_to_target(groups, SCALE)
     assert speed.AS_THEY_RAN in table.notes
-    (table,) = speed.time_to_target(groups, SCALE, Pace({}, 0.0, 2))
+    (table,) = speed.time_to_target(groups, SCALE, Pace({("digits", "fedavg"): 1.0}, 0.0, 2))
     assert "measured in turns with 2 workers" in " ".join(table.notes)

@@ -40,8 +40,8 @@ FEW, MOST = 0.5, 0.8
 class FedKFPlus(FedKF):
     """L_CE + γ_k KL on the pool + β_k KL over the classes that are not true on own samples.
 
-    Who holds few classes has more to learn from the pool and less from its own samples: with s_k
-    the chance that two of its samples are of one class, γ_k = γ (1 + a s_k), β_k = β (1 − s_k).
+    Who holds few classes has less to keep of the others' on its own samples: with s_k the chance
+    that two of its samples are of one class, β_k = β (1 − s_k), and γ_k = γ (1 + a s_k).
     On the server w ← ACA + κ (OCA − OCA a round before), if `MOST` of the clients are away; where
     only `FEW` are, ACA is almost everybody's mean itself, and κ is 0.
     """

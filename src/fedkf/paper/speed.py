@@ -134,10 +134,16 @@ def time_to_target(
 ) -> list[ResultTable]:
     """Seconds, beside the paper's. A round lasts as long as was measured for its method.
 
-    Without such a measurement every round of a run is taken to last as long as its mean.
+    Methods that were not measured are left out: the seconds of their runs are of another day.
+    Without any measurement every round of a run is taken to last as long as its mean.
     """
-    note = pace.about() if pace else AS_THEY_RAN
-    lasts = round_times(groups, pace)
+    note, lasts = AS_THEY_RAN, dict[Path, float]()
+    if pace:
+        known = [group for group in groups if paced(group) in pace.seconds]
+        lasts = {run.path: pace.seconds[paced(group)] for group in known for run in group.runs}
+        gone = [algorithm_label(group.point[ROW]) for group in groups if group not in known]
+        note = pace.about() + (f" Not measured: {', '.join(gone)}." if gone else "")
+        groups = known
 
     def spent(run: Finished, rounds: int) -> float:
         return rounds * lasts.get(run.path, seconds(run) / run.summary.rounds)
@@ -145,16 +151,9 @@ def time_to_target(
     return to_target(Cost("time", "s", 1, spent, published.time_to_target(), note), groups, scale)
 
 
-def round_times(groups: Sequence[Group], pace: Pace | None) -> dict[Path, float]:
-    """What a round of each run lasts by measurement, where its method was measured."""
-    if pace is None:
-        return {}
-    known: dict[Path, float] = {}
-    for group in groups:
-        key = str(group.point.get("config")), str(group.point[ROW])
-        if key in pace.seconds:
-            known |= {run.path: pace.seconds[key] for run in group.runs}
-    return known
+def paced(group: Group) -> tuple[str, str]:
+    """Under what a group's rounds are measured."""
+    return str(group.point.get("config")), str(group.point[ROW])
 
 
 def bytes_to_target(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
