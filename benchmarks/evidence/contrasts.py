@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from evidence.reading import Setting
 from fedkf.charts.labels import readout_label
 from fedkf.metrics import METRICS, PAPER
+from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import PERSONAL, Group, pairs
 from fedkf.runs.statistics import CHANCE, Difference, over_seeds
 from fedkf.runs.suite import Finished
@@ -26,6 +27,8 @@ class Model:
 
     @property
     def name(self) -> str:
+        if self.setting.algorithm == ALONE:  # both readouts are each client's own model
+            return self.setting.method
         if self.readout == PERSONAL:
             return f"{self.setting.method}, personal"
         return readout_label(self.setting.method, self.readout)

@@ -13,6 +13,7 @@ from evidence.reading import ROOT, Evidence
 PAGES = (
     "README.md",
     "results/README.md",
+    "results/attempts.md",
     "results/letters/README.md",
     "results/flamby/README.md",
     "docs/which-algorithm.md",

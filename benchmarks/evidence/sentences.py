@@ -13,6 +13,7 @@ from evidence.worlds import FAMILY, KINDS, World, advice_against, sent, t1_alone
 from fedkf.charts.labels import algorithm_label
 from fedkf.metrics import METRICS
 from fedkf.paper.grid import solution
+from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import READOUTS
 
 LEVEL = 0.01
@@ -24,12 +25,22 @@ def answer(evidence: Evidence) -> str:
     """The whole in some ten lines."""
     every = worlds(evidence)
     found = [world for world in every if world.title.startswith(KINDS)]
-    lines = [best_line(world) for world in found]
+    lines = [winners_line(every), *(best_line(world) for world in found)]
     lines += [t1_line(found), *t2_lines(found), cost_line(evidence, found)]
     lines += [pace_line(evidence), rivals_line(evidence)]
     lines += [sites_line([world for world in every if world not in found])]
     lines += [advice_against(every), findings_line(evidence)]
     return "\n".join(f"- {line}" for line in lines if line)
+
+
+def winners_line(every: list[World]) -> str:
+    """Whose shared model is ahead where, first of all."""
+    places: dict[str, list[str]] = {}
+    for world in every:
+        places.setdefault(world.best("amp").setting.method, []).append(world.title)
+    order = sorted(places.items(), key=lambda item: -len(item[1]))
+    parts = [f"{method} on {listed(titles)}" for method, titles in order]
+    return f"**Of the models for all clients the highest AMP has** {'; '.join(parts)}."
 
 
 def named(model: Model, metric: str) -> str:
@@ -46,24 +57,33 @@ def counted(model: Model, metric: str) -> str:
 def best_line(world: World) -> str:
     base = world.method("fedavg")
     assert base is not None
-    count = sum(1 for one in world.settings if one.runs)
+    count = sum(1 for one in world.settings if one.runs and one.algorithm != ALONE)
     amp, wlp = world.best("amp"), world.best("wlp")
     ours = [Model(base, readout) for readout in READOUTS]
     fedavg = {m: both([percent(model.mean(m)) for model in ours]) for m in ("amp", "wlp")}
     return (
         f"**{world.title}**, {count} method{'s' if count > 1 else ''}: the highest AMP has "
         f"{counted(amp, 'amp')}, FedAvg {fedavg['amp']} as ACA / OCA; the best-served worst client "
-        f"{named(wlp, 'wlp')}, FedAvg {fedavg['wlp']}."
+        f"{named(wlp, 'wlp')}, FedAvg {fedavg['wlp']}.{alone_part(world)}"
     )
+
+
+def alone_part(world: World) -> str:
+    """What clients have without each other, in a sentence of its own."""
+    own = world.alone()
+    if own is None:
+        return ""
+    amp, wlp = (percent(own.mean(metric)) for metric in ("amp", "wlp"))
+    return f" Training alone, each client tested on its own kind of data: AMP {amp} %, WLP {wlp} %."
 
 
 def sites_line(found: list[World]) -> str:
     parts = [
-        f"{world.title}: {named(world.best('amp'), 'amp')}"
-        + (f", {named(own, 'amp')}" if (own := world.personal()) else "")
+        f"{world.title}: {listed([named(m, 'amp') for m in models if m])}"
         for world in found
+        if (models := [world.best("amp"), world.alone(), world.personal()])
     ]
-    said = "**Natural sites**, the highest AMP, then that of personal models"
+    said = "**Natural sites**, the highest AMP of one model for all, alone, and of personal models"
     return f"{said}: {'; '.join(parts)}." if parts else ""
 
 
@@ -93,11 +113,11 @@ def cost_line(evidence: Evidence, found: list[World]) -> str:
     for name in FAMILY:
         sides = [(w.method(name), w.method("fedavg")) for w in found]
         ratios = [sent(own) / sent(base) for own, base in sides if own and base]
-        said = [f"{steps[name]:.2f} of its steps a step"] if name in steps else []
-        said += [f"{ratios[0]:.2f} times its bytes"] if ratios else []
+        said = [f"a step takes {steps[name]:.2f} times FedAvg's"] if name in steps else []
+        said += [f"a round sends {ratios[0]:.2f} times its bytes"] if ratios else []
         if said:
-            parts.append(f"{algorithm_label(name)} {' and '.join(said)}")
-    return f"**What it costs**, in FedAvg's: {'; '.join(parts)}." if parts else ""
+            parts.append(f"{algorithm_label(name)}: {', '.join(said)}")
+    return f"**What it costs.** {'; '.join(parts)}." if parts else ""
 
 
 def pace_line(evidence: Evidence) -> str:
@@ -120,9 +140,10 @@ def rivals_line(evidence: Evidence) -> str:
     known = [one for one in evidence.settings(*RIVALS) if one.runs]
     if len(known) < TOP:
         return ""
-    models = [Model(one, readout) for one in known for readout in READOUTS]
     tops = []
     for metric in ("amp", "wlp"):
+        both_ways = [[Model(one, readout) for readout in READOUTS] for one in known]
+        models = [max(pair, key=lambda model: model.mean(metric) or 0) for pair in both_ways]
         order = sorted(models, key=lambda model: -(model.mean(metric) or 0))[:TOP]
         tops.append(f"{METRICS[metric].label}: {listed([named(m, metric) for m in order])}")
     return (
@@ -135,7 +156,8 @@ def findings_line(evidence: Evidence) -> str:
     """Verdicts on the paper's findings by our runs."""
     by: dict[str, list[str]] = {}
     for name, (_, own) in paper.verdicts(evidence).items():
-        by.setdefault(own.verdict, []).append(name)
+        claim = "" if own.verdict == "holds" else f" ({own.claim})"
+        by.setdefault(own.verdict, []).append(f"{name}{claim}")
     parts = [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
     return f"**The paper's findings**, by our runs on letters: {'; '.join(parts)}."
 
@@ -179,16 +201,21 @@ def choices(evidence: Evidence) -> str:
                 listed(others) or "none",
                 f"{cheapest.name}, {cost_of(cheapest, steps)}",
                 named(wlp, "wlp"),
+                both([percent(own.mean(m)) for m in ("amp", "wlp")])
+                if (own := world.alone())
+                else NONE,
                 named(own, "amp") if (own := world.personal()) else NONE,
             ]
         )
     head = ["data", "labels", "inputs", "highest AMP", "level with it", "the cheapest of these"]
-    return table([*head, "best-served worst client", "the best personal models"], rows)
+    more = ["best-served worst client", "training alone, AMP / WLP", "the best personal models"]
+    return table([*head, *more], rows)
 
 
 def one_each(world: World) -> list[Model]:
     """Every method under its better readout."""
-    found = [[Model(one, readout) for readout in READOUTS] for one in world.settings if one.runs]
+    shared = [one for one in world.settings if one.runs and one.algorithm != ALONE]
+    found = [[Model(one, readout) for readout in READOUTS] for one in shared]
     return [max(models, key=lambda model: model.mean("amp") or 0) for models in found]
 
 
@@ -203,7 +230,7 @@ def level(model: Model, best: Model) -> bool:
 
 def cost_of(model: Model, steps: dict[str, float]) -> str:
     step = steps.get(model.setting.algorithm)
-    said = [] if step is None else [f"{step:.2f} FedAvg steps a step"]
+    said = [] if step is None else [f"{step:.2f} times FedAvg's step"]
     return listed([*said, f"{megabytes(model.setting)} MB"])
 
 

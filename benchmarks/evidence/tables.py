@@ -235,7 +235,8 @@ def attempt_row(one: Setting, start: Setting) -> list[str]:
         found = [contrast(model, Model(start, model.readout)) for model in models]
         differences = [shown(c.metrics.get(metric), metric) if c else NONE for c in found]
         cells.append("the base" if one is start else both(differences))
-    return [one.method, *cells, str(len(one.runs)) if one.runs else NONE]
+    seeds = len({run.pairing for run in one.runs})  # a seed that changes nothing counts once
+    return [one.method, *cells, str(seeds) if seeds else NONE]
 
 
 # -- what is there ---------------------------------------------------------------------------------

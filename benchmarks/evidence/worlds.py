@@ -48,7 +48,14 @@ class World:
         return max(known, key=lambda model: model.mean("amp") or 0, default=None)
 
     def best(self, metric: str) -> Model:
-        return max(self.models(), key=lambda model: model.mean(metric) or 0)
+        """The best of the models that are for all clients."""
+        shared = [model for model in self.models() if model.setting.algorithm != ALONE]
+        return max(shared, key=lambda model: model.mean(metric) or 0)
+
+    def alone(self) -> Model | None:
+        """Each client's own model, where that was run."""
+        own = self.method(ALONE)
+        return Model(own, "aca") if own else None
 
     def less_fedavg(self, algorithm: str, readout: str) -> Contrast | None:
         """An algorithm less FedAvg, both under one readout."""
@@ -59,7 +66,7 @@ class World:
 def worlds(evidence: Evidence) -> list[World]:
     """Letters, photographs and natural sites, where FedAvg at least was run."""
     suites = {
-        "letters": evidence.settings(LETTERS),
+        "letters": [*evidence.settings(LETTERS), *evidence.settings("letters-alone")],
         "photographs": photograph_settings(evidence),
         "": evidence.settings(SITES),
     }
@@ -163,16 +170,21 @@ def when_not(evidence: Evidence) -> str:
             own = world.method(name)
             by = {readout: world.less_fedavg(name, readout) for readout in READOUTS}
             if own and any(by.values()):
-                rows.append([f"{world.title}: {own.method}", *(verdicts(by[r]) for r in READOUTS)])
-    head = ["less FedAvg", "both ACA: AMP; worst client", "both OCA: AMP; worst client"]
+                signs = [sign for r in READOUTS for sign in verdicts(by[r])]
+                rows.append([f"{world.title}: {own.method}", *signs])
+    head = ["less FedAvg", "AMP, both ACA", "worst client", "AMP, both OCA", "worst client"]
     return f"{table(head, rows)}\n\n{advice_against(found)}"
 
 
-def verdicts(found: Contrast | None) -> str:
+SIGNS = {"better": "+", "worse": "−", CHANCE: "="}
+
+
+def verdicts(found: Contrast | None) -> list[str]:
+    """Signs of AMP's difference and of the worst client's."""
     if found is None:
-        return NONE
+        return [NONE, NONE]
     ground = "" if found.by_seeds else " (over clients)"
-    return f"{found.verdict()}{ground}; {worst_verdict(found)}"
+    return [SIGNS.get(found.verdict(), found.verdict()) + ground, worst_verdict(found)]
 
 
 def worst_verdict(found: Contrast) -> str:
@@ -181,23 +193,30 @@ def worst_verdict(found: Contrast) -> str:
     if wlp is None or wlp.interval is None:
         return f"{shown(wlp, 'wlp')} (too few seeds)"
     if not wlp.beyond_chance:
-        return CHANCE
-    return "better" if wlp.mean > 0 else "worse"
+        return SIGNS[CHANCE]
+    return SIGNS["better" if wlp.mean > 0 else "worse"]
 
 
 def advice_against(found: Sequence[World]) -> str:
-    """The places where no variant is better than FedAvg read as OCA, and those where one is."""
-    sides: dict[bool, list[str]] = {True: [], False: []}
+    """Where a variant is better than FedAvg read as OCA, where training alone is, and where none.
+
+    A variant counts under either readout: both are there after every run.
+    """
+    better, alone, level = list[str](), list[str](), list[str]()
     for world in found:
-        known = [c for name in FAMILY if (c := world.less_fedavg(name, "oca"))]
-        if known:
-            sides[any(c.verdict() == "better" for c in known)].append(world.title)
-    gains = (
-        "Beyond chance, some variant of FedKF is above FedAvg (OCA) in AMP on "
-        f"{listed(sides[True])}."
-    )
-    none = (
-        f"On {listed(sides[False])} that is not shown of any: there, FedAvg read as OCA is the "
-        "cheaper choice."
-    )
-    return " ".join([*([gains] if sides[True] else []), *([none] if sides[False] else [])])
+        base = world.method("fedavg")
+        models = [Model(o, r) for name in FAMILY if (o := world.method(name)) for r in READOUTS]
+        known = [c for m in models if base and (c := contrast(m, Model(base, "oca")))]
+        own = world.alone()
+        if own and (own.mean("amp") or 0) > (world.best("amp").mean("amp") or 0):
+            alone.append(world.title)
+        elif any(c.verdict() == "better" for c in known):
+            better.append(world.title)
+        elif known:
+            level.append(world.title)
+    said = [
+        (better, "Beyond chance, a variant of FedKF (as ACA or OCA) is above FedAvg (OCA) in AMP"),
+        (alone, "No shared model has the AMP of training alone"),
+        (level, "No variant of FedKF is shown to be above FedAvg (OCA), which costs less,"),
+    ]
+    return " ".join(f"{text} on {listed(names)}." for names, text in said if names)

@@ -85,7 +85,7 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         (
             "algorithm.name",
             "fedkf+",
-            "fedkf+ with algorithm.beta 1.5 and algorithm.scarcity 2 and algorithm.warped 0.5 is "
+            "fedkf+ with algorithm.beta 1.5 and algorithm.warped 0.5 is "
             "refused: samples would be used beside the noisy gradients; 0 turns that off",
         ),
         ("algorithm.name", "fedlc", "fedlc is refused: it does not promise"),

@@ -136,7 +136,7 @@ def fill(axes: Any, chart: Chart, titled: bool) -> None:
         (chart.y, axes.yaxis, axes.set_yticks),
     ):
         if axis.percent:
-            along.set_major_formatter(PercentFormatter(1, decimals=0))
+            along.set_major_formatter(PercentFormatter(1))
         if shown := [literal(name.removeprefix("client ")) for name in axis.ticks]:
             upright = along is axes.xaxis and max(map(len, shown)) > 3
             ticks(range(len(shown)), shown, rotation=90 if upright else 0)

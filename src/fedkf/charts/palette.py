@@ -29,6 +29,7 @@ PALETTE = (
 
 
 def style(number: int) -> Style:
-    """The style of that number; where the colours begin again, lines are wider."""
+    """The style of that number; where the colours begin again, lines are wider, marks others."""
     again, place = divmod(number, len(PALETTE))
-    return replace(PALETTE[place], width=1 + again)
+    marks = PALETTE[(place + 3 * again) % len(PALETTE)]
+    return replace(PALETTE[place], symbol=marks.symbol, marker=marks.marker, width=1 + again)
