@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from fedkf.core.objective import Binary, Classification, Regression, Survival
+from fedkf.runs.advising import uncommon
 from fedkf.runs.verdicts import (
     ALONE,
     AVERAGED,
@@ -125,6 +128,22 @@ def test_draws_that_all_agree_say_no_more_than_their_samples_could() -> None:
     assert Judged("more", 10, values, draws).gain(SHARED).chance == pytest.approx(2 / 2**10)
 
 
+def test_a_site_is_told_nothing_that_hangs_on_a_few_samples_of_the_rarer_kind() -> None:
+    found = site("rare", 0.6, 0.9, 0.9)
+    assert judge([replace(found, rare=1)])[0].verdict == "untested"
+    assert replace(found, rare=5).gain(SHARED).chance == pytest.approx(2 / 2**5)
+    assert judge([replace(found, rare=5)])[0].verdict == "open"
+    assert judge([replace(found, rare=20)])[0].verdict == "shared"
+
+
+def test_the_rarer_kind_is_counted_by_the_task() -> None:
+    labels = torch.tensor([0, 1, 1, 2, 1])
+    assert uncommon(Classification(), labels) == 2
+    assert uncommon(Binary(), torch.tensor([1, 1, 1, 0])) == 1
+    assert uncommon(Survival(), torch.tensor([[1.0, 0], [2, 1], [3, 0]])) == 1
+    assert uncommon(Regression(), torch.tensor([1.0, 2])) is None
+
+
 def test_many_looks_find_something_by_chance_which_is_not_told() -> None:
     # Of a hundred differences that are none, about five are below 0.05; by the rule none stands.
     chances = list((np.arange(100) + 0.5) / 100)
@@ -149,5 +168,5 @@ def test_sites_that_cannot_tell_are_named() -> None:
     found = judge([site("north", 0.7, 0.705, 0.7), *few])
     assert advice(found, Gain()) == (
         "At the one site that can tell there is no difference beyond chance; b and c have too few "
-        "test samples to tell."
+        "tests, or of one kind, to tell."
     )

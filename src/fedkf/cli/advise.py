@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HEADS = {"alone": "alone", "fedavg": "FedAvg", "shared": "shared", "personal": "personal"}
 BESIDE = "fedavg"
 TITLES = {"alone": "training alone", "fedavg": "FedAvg", "shared": "FedKF+"}
-VERDICTS = {"mended": "personal", "either": "not shared", "untested": "too few"}
+VERDICTS = {"mended": "personal", "either": "not shared", "untested": "few"}
 """How a verdict is shown, where not by its name."""
 
 

@@ -33,6 +33,8 @@ from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, Draws, Hits, 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fedkf.core.objective import Objective
+
 RUNS = {ALONE: "local", AVERAGED: "fedavg", SHARED: "fedkf+"}
 """What is trained, by the way that it is for."""
 READOUTS = {ALONE: (ALONE, "oca"), AVERAGED: (AVERAGED, "oca"), SHARED: (SHARED, "oca")}
@@ -173,7 +175,17 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
             hits[way] = measure.hits().numpy()
     several = metric.statistic in ANSWERS and len(targets.unique()) > 1
     blind = len(kinds) == 1 if several else None
-    return Judged(first.data.names[id], tested, values, draws, hits, blind)
+    rare = None if hits else uncommon(task.objective, targets)
+    return Judged(first.data.names[id], tested, values, draws, hits, blind, rare)
+
+
+def uncommon(objective: Objective, targets: Tensor) -> int | None:
+    """The samples that are not of the commonest class, or those with an event; None for numbers."""
+    if objective.targets == "number" or not len(targets):
+        return None
+    if objective.targets == "time":
+        return int((targets[:, 1] > 0).sum())
+    return len(targets) - int(targets.long().bincount().max())
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ Interval = tuple[float, float]
 ALONE, AVERAGED, SHARED, PERSONAL = "alone", "fedavg", "shared", "personal"
 FEWEST, FEWEST_DRAWN = 5, 10
 """With fewer test samples a site is told nothing; the second where right answers are not counted,
-but draws alone say how much is chance."""
+but draws alone say how much is chance. Of those that tell there must be `FEWEST`."""
 FALSE = 1 - CONFIDENCE
 """The share of told differences that may be chance."""
 NAMED = 4
@@ -67,11 +67,19 @@ class Judged:
     blind: bool | None = None
     """Whether every model answers one and the same class for all samples, though they are of
     several; None where that does not matter, as for a metric of scores."""
+    rare: int | None = None
+    """How many test samples are not of the commonest kind: an AUROC over a single healthy patient
+    is a statement about one. All of them where that does not matter."""
+
+    @property
+    def telling(self) -> int:
+        """How many samples there are to hang a difference on."""
+        return self.tested if self.rare is None else self.rare
 
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
         fewest = FEWEST if self.hits else FEWEST_DRAWN
-        if after is None or before is None or self.tested < fewest:
+        if after is None or before is None or self.tested < fewest or self.telling < FEWEST:
             return Gain()
         sign = 1 if higher_is_better else -1
         drawn = sign * (self.draws[way] - self.draws[over])
@@ -83,13 +91,13 @@ def chance(sites: Sequence[Judged], way: str, over: str, about: tuple[float, Dra
     """How often as much would be seen without a difference; `about` is what was found and drawn.
 
     Right answers are counted. Of other metrics draws tell, and where all draws agree they cannot
-    tell more than if every sample had spoken for the same way.
+    tell more than if every sample that tells had spoken for the same way.
     """
     if all(site.hits for site in sites):
         one = np.concatenate([site.hits[over] for site in sites])
         two = np.concatenate([site.hits[way] for site in sites])
         return sign_test(int((two & ~one).sum()), int((one & ~two).sum()))
-    return max(chance_of(*about), sign_test(sum(site.tested for site in sites), 0))
+    return max(chance_of(*about), sign_test(sum(site.telling for site in sites), 0))
 
 
 def sign_test(wins: int, losses: int) -> float:
@@ -246,7 +254,7 @@ def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: 
     undecided = [site for site in judged if site.verdict == "open"]
     few = [site for site in sites if site.verdict == "untested"]
     verb = "has" if len(few) == 1 else "have"
-    rest = f"; {called(few, len(sites))} {verb} too few test samples to tell" if few else ""
+    rest = f"; {called(few, len(sites))} {verb} too few tests, or of one kind, to tell" if few else ""
     if not parts:
         return f"{nobody(len(judged), together, unit, scale)}{rest}."
     if undecided:
