@@ -40,6 +40,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "alone": worlds.federated_or_alone,
     "t1": worlds.worth_of_t1,
     "t2": worlds.worth_of_t2,
+    "which-teacher": worlds.which_teacher,
     "when-not": worlds.when_not,
     "choices": sentences.choices,
     "next-step": sentences.next_step,

@@ -159,6 +159,18 @@ def fedkf_plus(evidence: Evidence) -> str:
     return table(head, rows) if rows else NOTHING
 
 
+def which_teacher(evidence: Evidence) -> str:
+    """FedKF, taught by OCA, less FedKF-, taught by ACA, under both readouts."""
+    rows = []
+    for world in worlds(evidence):
+        oca, aca = world.method("fedkf"), world.method("fedkf-")
+        for readout in READOUTS if oca and aca and world.title.startswith(KINDS) else ():
+            found = contrast(Model(oca, readout), Model(aca, readout)) if oca and aca else None
+            if found:
+                rows.append([f"{world.title}, {readout.upper()}", *contrast_row(found)])
+    return table(["FedKF less FedKF-", *HEAD], rows) if rows else NOTHING
+
+
 # -- when not --------------------------------------------------------------------------------------
 
 
