@@ -87,7 +87,11 @@ def record(file: Path, rows: int, label: str | None = None, **more: list[str]) -
     """A recording whose first channel counts its rows."""
     file.parent.mkdir(parents=True, exist_ok=True)
     columns = {"time": [f"{k / 10}" for k in range(rows)], "x": [str(k) for k in range(rows)]}
-    columns |= {"y": ["1.5"] * rows, **({"act": [label] * rows} if label else {}), **more}
+    columns |= {
+        "y": [f"{1.5 + k % 2}" for k in range(rows)],
+        **({"act": [label] * rows} if label else {}),
+        **more,
+    }
     lines = [",".join(cells) for cells in zip(*columns.values(), strict=True)]
     file.write_text("\n".join([",".join(columns), *lines]))
 
@@ -139,6 +143,21 @@ def test_one_file_may_hold_several_people(tmp_path: Path) -> None:
     assert source.units is not None
     assert source.units.tolist() == [0, 0, 1, 1, 2, 2, 2]  # a piece ends where the label changes
     assert said[0].startswith("2 sites have a single recording")
+
+
+def test_a_long_recording_is_cut_into_pieces_of_one_length(tmp_path: Path) -> None:
+    record(tmp_path / "ann.csv", 63, "sit")
+    record(tmp_path / "ben.csv", 30, act=["sit"] * 15 + ["walk"] * 15)
+    source = signals(str(tmp_path), Reading(target="act", site="ann|ben", window=3))
+    assert source.units is not None
+    assert np.bincount(source.units).tolist() == [7, 7, 7, 5, 5]
+
+
+def test_channels_that_never_change_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y,act\n" + "1,1,sit\n" * 9 + "1,2,walk\n" * 9)
+    said: list[str] = []
+    signals(str(tmp_path / "a.csv"), Reading(target="act", window=2), said.append)
+    assert "channel x is the same everywhere, so that nothing is learned from it" in said
 
 
 def test_recordings_that_are_too_short_are_left_out(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fedkf.core.errors import UserError
 from fedkf.data.source import Source
-from fedkf.data.split import split, usable
+from fedkf.data.split import drawn_by_size, split, usable
 
 LABELS = np.array([0] * 30 + [1] * 10)
 PART = [np.arange(40)]
@@ -96,3 +96,19 @@ def test_people_with_one_recording_of_each_class_test_all_classes_between_them()
     _, test = split(samples, people, 0.8, np.random.default_rng(0))
     assert all(len(own) == 2 for own in test)  # each can spare one recording
     assert np.unique(labels[np.concatenate(test)]).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_units_of_very_unequal_sizes_are_divided_by_their_samples() -> None:
+    # One unit of a single sample beside long ones: as a count of units it would be a fifth.
+    units = np.repeat(np.arange(6), [1, 12, 12, 6, 5, 4])
+    samples = Source(np.zeros((40, 1)), np.zeros(40, np.int64), ["a"], units=units)
+    for seed in range(20):
+        train, test = split(samples, [np.arange(40)], 0.8, np.random.default_rng(seed), "random")
+        assert 4 <= len(test[0]) <= 16
+        assert {*units[train[0]]}.isdisjoint({*units[test[0]]})
+
+
+def test_where_every_unit_is_too_long_the_shortest_tests() -> None:
+    sizes, strata = np.array([50, 20, 50]), np.array([0, 1, 2])
+    chosen = drawn_by_size(strata, sizes, 5.0, np.random.default_rng(0))
+    assert chosen.tolist() == [False, True, False]

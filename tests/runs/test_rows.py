@@ -203,6 +203,14 @@ def test_signals_are_prepared_as_in_training(tmp_path: Path, cli: Callable[..., 
     assert result.evaluate(tmp_path / "new.npz")["amp"] == 1.0
     recording(tmp_path / "p9.csv", 9)
     assert result.evaluate(tmp_path / "p9.csv")["amp"] == 1.0
+    # Channels are found by their names, wherever they stand in a file.
+    at, x, y = np.loadtxt(tmp_path / "new.csv", delimiter=",", skiprows=1).T
+    turned = "\n".join(["y,at,x", *(f"{c},{a},{b}" for a, b, c in zip(at, x, y, strict=True))])
+    (tmp_path / "turned.csv").write_text(turned)
+    assert result.predict(tmp_path / "turned.csv") == again
+    (tmp_path / "renamed.csv").write_text(turned.replace("y,at,x", "a,at,b"))
+    with pytest.raises(UserError, match="has no column 'x'"):
+        result.predict(tmp_path / "renamed.csv")
 
 
 def test_arrays_need_no_labels_to_be_predicted(

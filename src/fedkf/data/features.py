@@ -91,7 +91,7 @@ def components(rows: NDArray[np.float32], random: np.random.Generator) -> Callab
 def orthonormal(columns: NDArray[np.float32]) -> NDArray[np.float32]:
     """Columns of length 1, at right angles, that span what these do."""
     lengths, turn = np.linalg.eigh((columns.T @ columns).astype(np.float64))
-    kept = lengths > 1e-7 * lengths[-1]
+    kept = (lengths > 1e-7 * lengths[-1:]) & (lengths > 0)
     made: NDArray[np.float32] = columns @ (turn[:, kept] / np.sqrt(lengths[kept])).astype(
         np.float32
     )

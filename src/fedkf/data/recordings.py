@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -104,7 +105,13 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
         if gone := sorted({str(r.site) for r in short if r.site not in left}):
             say(f"no recording is left of {', '.join(gone[:5])}{' …' if len(gone) > 5 else ''}")
     pieces = divisible([r for r in found if r.length >= window], window, stride, say)
-    return windows(pieces, reading, window, stride, where)
+    source = windows(pieces, reading, window, stride, where)
+    if source.owners is None and len(files) > 1:
+        say(
+            f"nothing says whose the {len(files)} recordings are; data.site names a column, or a "
+            r"pattern of the files' names such as 'p\d+'"
+        )
+    return replace(source, channels=channels)
 
 
 def csv_files(root: Path) -> list[Path]:
@@ -222,7 +229,7 @@ def divisible(found: list[Recording], window: int, stride: int, say: Say) -> lis
         have = "1 site has" if len(lone) == 1 else f"{len(lone)} sites have"
         say(
             f"{have} a single recording, which is cut where its label changes and "
-            f"after {PIECE} windows; whole pieces train or test"
+            f"after at most {PIECE} windows; whole pieces train or test"
         )
     if rare and not uncut:
         say(
@@ -242,14 +249,17 @@ def by_site(found: Sequence[Recording]) -> list[list[int]]:
 
 
 def pieces_of(recording: Recording, window: int, stride: int, most: int) -> list[Recording]:
-    """Pieces that end where the label changes, or after so many windows; no window is in two."""
+    """Pieces that end where the label changes, or after so many windows; no window is in two.
+
+    What lies between two changes is cut into pieces of about one length.
+    """
     changes = np.flatnonzero(recording.labels[1:] != recording.labels[:-1]) + 1
-    starts, length = [0, *changes.tolist()], window + (most - 1) * stride
-    own = [
-        recording.part(at, min(at + length, end))
-        for start, end in zip(starts, [*starts[1:], recording.length], strict=True)
-        for at in range(start, end, length)
-    ]
+    starts, own = [0, *changes.tolist()], list[Recording]()
+    for start, end in zip(starts, [*starts[1:], recording.length], strict=True):
+        count = max(1, (end - start - window) // stride + 1)
+        each = math.ceil(count / math.ceil(count / most))
+        length = window + (each - 1) * stride
+        own += [recording.part(at, min(at + length, end)) for at in range(start, end, length)]
     return [piece for piece in own if piece.length >= window] or [recording]
 
 

@@ -107,7 +107,8 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
     if path.suffix == ".npz":
         arrays = read_npz(path, "signals", also=("scale",))
         inputs = in_units(arrays["signals"], arrays.get("scale"), str(path))
-        inputs = chosen_channels(inputs, reading, str(path))
+        if reading.window is None:  # columns of recordings are none of an array's
+            inputs = chosen_channels(inputs, reading, str(path))
         return Rows(inputs, [path.name] * len(inputs), range(len(inputs)), "sample")
     window = reading.window
     if window is None:

@@ -22,9 +22,23 @@ from fedkf.data.targets import LARGEST
 def signals(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
     """Signals N×channels×time of an .npz file, or windows of the recordings of CSV files."""
     if path.endswith(".npz"):
-        return from_npz(find(path), reading, say)
-    given = Path(path).expanduser()
-    return recordings(find(path, folder=given.is_dir() or not given.suffix), reading, say)
+        source = from_npz(find(path), reading, say)
+    else:
+        given = Path(path).expanduser()
+        folder = given.is_dir() or not given.suffix
+        source = recordings(find(path, folder=folder), reading, say)
+    tell_constant(source, say)
+    return source
+
+
+def tell_constant(source: Source, say: Say) -> None:
+    """Channels that never change are told; nothing is learned from them."""
+    names = source.channels or [str(k) for k in range(source.inputs.shape[1])]
+    low, high = (
+        np.asarray(end(source.inputs, axis=(0, 2))) for end in (np.fmin.reduce, np.fmax.reduce)
+    )
+    for name in (name for name, same in zip(names, low == high, strict=True) if same):
+        say(f"channel {name} is the same everywhere, so that nothing is learned from it")
 
 
 def from_npz(file: Path, reading: Reading, say: Say) -> Source:

@@ -47,6 +47,8 @@ class Source:
     """Where each sample stood in its source, before any was left out."""
     layout: Layout | None = None
     """What a table's inputs are made of."""
+    channels: Sequence[str] = ()
+    """The columns that a recording's channels were, in order."""
     groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
     """What else is known of each sample and asked for (`data.groups`)."""
 

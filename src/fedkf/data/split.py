@@ -140,4 +140,31 @@ def tested_units(
     wanted = round((1 - fraction) * len(units))
     if fraction < 1 and len(units) > 1:
         wanted = max(1, wanted)
-    return drawn(common, min(wanted, len(units) - 1), random)[inverse]
+    chosen = drawn(common, min(wanted, len(units) - 1), random)
+    sizes, share = np.bincount(inverse), (1 - fraction) * len(part)
+    if len(units) > 2 and not share / 2 <= sizes[chosen].sum() <= 2 * share:
+        chosen = drawn_by_size(common, sizes, share, random)
+    return chosen[inverse]
+
+
+def drawn_by_size(
+    strata: NDArray[np.int64], sizes: NDArray[np.int64], wanted: float, random: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Which units of very unequal sizes test: so many samples, of each stratum in proportion.
+
+    In a random order each that brings a stratum nearer to its share, and never all of one; where
+    none does, the one whose size is nearest.
+    """
+    groups = [np.flatnonzero(strata == label) for label in np.unique(strata)]
+    if all(len(group) == 1 for group in groups):
+        groups = [np.arange(len(strata))]
+    chosen = np.zeros(len(strata), bool)
+    for group in groups:
+        left = wanted * sizes[group].sum() / sizes.sum()
+        for unit in random.permutation(group)[:-1]:
+            if sizes[unit] < 2 * left:
+                chosen[unit], left = True, left - sizes[unit]
+    if not chosen.any():
+        free = np.concatenate([group for group in groups if len(group) > 1])
+        chosen[free[np.abs(sizes[free] - wanted).argmin()]] = True
+    return chosen

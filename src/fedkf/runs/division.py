@@ -75,9 +75,9 @@ def divide(settings: Data, source: Source) -> list[Indices]:
 
 
 def settled_layout(source: Source) -> dict[str, Any]:
-    """What a table's inputs are made of, as keys of the configuration."""
+    """What inputs are made of, a table's or a recording's, as keys of the configuration."""
     if source.layout is None:
-        return {}
+        return {"columns": list(source.channels)} if source.channels else {}
     return {
         "columns": list(source.layout.columns),
         "categories": {k: list(v) for k, v in source.layout.categories.items()},

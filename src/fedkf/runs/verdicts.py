@@ -254,7 +254,9 @@ def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: 
     undecided = [site for site in judged if site.verdict == "open"]
     few = [site for site in sites if site.verdict == "untested"]
     verb = "has" if len(few) == 1 else "have"
-    rest = f"; {called(few, len(sites))} {verb} too few tests, or of one kind, to tell" if few else ""
+    rest = (
+        f"; {called(few, len(sites))} {verb} too few tests, or of one kind, to tell" if few else ""
+    )
     if not parts:
         return f"{nobody(len(judged), together, unit, scale)}{rest}."
     if undecided:
