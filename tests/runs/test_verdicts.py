@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedkf.core.objective import Binary, Classification, Regression, Survival
-from fedkf.runs.advising import uncommon
+from fedkf.core.objective import Binary, Classification, Regression, Survival, uncommon
 from fedkf.runs.verdicts import (
     ALONE,
     AVERAGED,

@@ -18,6 +18,7 @@ import torch
 from fedkf import models
 from fedkf.core.errors import UserError
 from fedkf.core.evaluation import outputs, right
+from fedkf.core.objective import uncommon
 from fedkf.core.tally import tally
 from fedkf.data.cells import ending
 from fedkf.data.source import Say
@@ -32,8 +33,6 @@ from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, Draws, Hits, 
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fedkf.core.objective import Objective
 
 RUNS = {ALONE: "local", AVERAGED: "fedavg", SHARED: "fedkf+"}
 """What is trained, by the way that it is for."""
@@ -177,15 +176,6 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
     blind = len(kinds) == 1 if several else None
     rare = None if hits else uncommon(task.objective, targets)
     return Judged(first.data.names[id], tested, values, draws, hits, blind, rare)
-
-
-def uncommon(objective: Objective, targets: Tensor) -> int | None:
-    """The samples that are not of the commonest class, or those with an event; None for numbers."""
-    if objective.targets == "number" or not len(targets):
-        return None
-    if objective.targets == "time":
-        return int((targets[:, 1] > 0).sum())
-    return len(targets) - int(targets.long().bincount().max())
 
 
 @dataclass(frozen=True)
