@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkf.metrics.intervals import wilson
+from fedkf.metrics.sites import ONE_KIND
 from fedkf.runs.statistics import CHANCE, CONFIDENCE
 
 Draws = NDArray[np.float64]
@@ -38,10 +40,6 @@ class Estimate:
     value: float | None = None
     interval: Interval | None = None
 
-    @staticmethod
-    def of(value: float | None, draws: Draws) -> Estimate:
-        return Estimate(value, bounds(draws)) if value is not None else Estimate()
-
 
 @dataclass(frozen=True)
 class Gain(Estimate):
@@ -49,6 +47,13 @@ class Gain(Estimate):
 
     chance: float = 1.0
     """How often as much would be seen if there were no difference."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is beyond chance by itself: its interval leaves out 0, and chance is small."""
+        if self.value is None or self.interval is None or self.chance > FALSE:
+            return False
+        return not self.interval[0] <= 0 <= self.interval[1]
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,15 @@ class Judged:
     def telling(self) -> int:
         """How many samples there are to hang a difference on."""
         return self.tested if self.rare is None else self.rare
+
+    def estimate(self, way: str) -> Estimate:
+        """The metric under one way; right answers are counted, so that they have Wilson's interval."""
+        value = self.values[way]
+        if value is None:
+            return Estimate()
+        if way in self.hits:
+            return Estimate(value, wilson(int(self.hits[way].sum()), self.tested))
+        return Estimate(value, bounds(self.draws[way]))
 
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
@@ -185,7 +199,7 @@ def judge(sites: Sequence[Judged], higher_is_better: bool = True) -> list[Site]:
     standing = iter(told([gain.chance for pair in gains for gain in pair]))
     found = []
     for site, (shared, personal) in zip(sites, gains, strict=True):
-        ways = {way: Estimate.of(site.values[way], site.draws[way]) for way in site.values}
+        ways = {way: site.estimate(way) for way in site.values}
         signs = [direction(gain, next(standing)) for gain in (shared, personal)]
         verdict = verdict_of(*signs) if shared.value is not None else "untested"
         found.append(Site(site.name, site.tested, ways, shared, personal, verdict))
@@ -235,31 +249,47 @@ ONE = {"s": "s", "own": "its own", "be": "is"}
 MANY = {"s": "", "own": "their own", "be": "are"}
 
 
-def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: float = 100) -> str:
+def advice(
+    sites: Sequence[Site],
+    together: Gain,
+    unit: str = " points",
+    scale: float = 100,
+    label: str = "accuracy",
+) -> str:
     """The sentence: who gains how much, who is better off alone, who cannot tell.
 
-    Gains are told as `scale` times the metric, followed by the unit. `together` is what the shared
-    model gains over all sites, for where each alone has too few tests.
+    Gains are told as `scale` times the metric called `label`, followed by the unit. `together` is
+    what the shared model gains over all sites, for where each alone has too few tests.
     """
     judged = [site for site in sites if site.verdict != "untested"]
     if not judged:
-        return "No site has test samples enough to tell."
+        return unable(sites, label)
     parts = []
     for verdict, clause in CLAUSES.items():
         members = [site for site in judged if site.verdict == verdict]
         if members:
             amounts = span([abs(site.gain.value or 0) * scale for site in members])
-            said = clause.format(f"{amounts}{unit}", **(ONE if len(members) == 1 else MANY))
+            said = clause.format(with_unit(amounts, unit), **(ONE if len(members) == 1 else MANY))
             parts.append(f"{called(members, len(judged))} {said}")
     undecided = [site for site in judged if site.verdict == "open"]
     few = [site for site in sites if site.verdict == "untested"]
     verb = "has" if len(few) == 1 else "have"
-    rest = f"; {called(few, len(sites))} {verb} too few tests, or of one kind, to tell" if few else ""
+    rest = (
+        f"; {called(few, len(sites))} {verb} too few tests, or of one kind, to tell" if few else ""
+    )
     if not parts:
         return f"{nobody(len(judged), together, unit, scale)}{rest}."
     if undecided:
         parts.append(f"for {called(undecided, len(judged))} there is {CHANCE}")
     return f"{'; '.join(parts)}{rest}."
+
+
+def unable(sites: Sequence[Site], label: str) -> str:
+    """Why nothing can be told of any site."""
+    tested = [site for site in sites if site.tested]
+    if tested and all(way.value is None for site in tested for way in site.ways.values()):
+        return f"{label[0].upper()}{label[1:]} cannot be said of any site: {ONE_KIND}."
+    return "No site has test samples enough, or enough of the rarer kind, to tell."
 
 
 def learned(judged: Sequence[Judged]) -> bool:
@@ -271,8 +301,14 @@ def learned(judged: Sequence[Judged]) -> bool:
 NOTHING = (
     "The models answer one and the same class for all samples of a site, so that nothing was "
     "learned and nothing can be compared; more federation.rounds, a smaller federation.batch_size "
-    "or a larger federation.lr may help."
+    "or a larger federation.lr may help"
 )
+TWO = ", and of two classes --set data.task=binary, which judges by AUROC"
+
+
+def nothing(two_classes: bool) -> str:
+    """The sentence where no model learned anything."""
+    return f"{NOTHING}{TWO if two_classes else ''}."
 
 
 def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
@@ -280,11 +316,11 @@ def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
     one = f"at none of the {sites} sites is there a {CHANCE.removeprefix('no ')}"
     if sites == 1:
         one = f"at the one site that can tell there is {CHANCE}"
-    if together.value is None or together.chance > FALSE:
+    if together.value is None or not together.stands:
         return f"{one[0].upper()}{one[1:]}"
     verb = "gain" if together.value > 0 else "lose"
-    amount = rounded(abs(together.value) * scale)
-    return f"Taken together the sites {verb} {amount}{unit} by the shared model, though {one}"
+    amount = with_unit(rounded(abs(together.value) * scale), unit)
+    return f"Taken together the sites {verb} {amount} by the shared model, though {one}"
 
 
 def called(sites: Sequence[Site], of: int) -> str:
@@ -305,6 +341,11 @@ def span(amounts: Sequence[float]) -> str:
     """
     low, high = rounded(min(amounts)), rounded(max(amounts))
     return low if low == high else f"{low}–{high}"
+
+
+def with_unit(amount: str, unit: str) -> str:
+    """ "4–9 points", "1 point", "0.42 of RMSE"."""
+    return f"{amount}{unit.removesuffix('s') if (amount, unit) == ('1', ' points') else unit}"
 
 
 def rounded(amount: float) -> str:
