@@ -160,7 +160,9 @@ def test_two_classes_are_judged_by_auroc_and_notes_are_said_once(elsewhere: Path
     assert "AUROC % of each site" in text
     assert error.count("column same: the same value in all rows") == 1
     assert error.count("data.task is binary, judged by AUROC") == 1
-    assert max(map(len, text.split("over all sites")[0].splitlines())) <= 80
+    rows = text.split("over all sites")[0].splitlines()
+    assert max(map(len, rows)) <= 80
+    assert not any("–" in row for row in rows if "open" in row or "shared" in row)  # all below
     told = json.loads(Path("runs/advice-rare/advice.json").read_text())
     for name, found in told["overall"].items():
         (line,) = (row for row in text.splitlines() if row.startswith(f"over all sites, {name}:"))

@@ -81,7 +81,7 @@ def test_where_lower_is_better_a_fall_is_a_gain() -> None:
     (found,) = judge([site("north", 2.0, 1.5, 1.5)], higher_is_better=False)
     assert found.verdict == "shared"
     assert found.shared.value == pytest.approx(0.5)
-    assert advice([found], Gain(), " of RMSE", 1.0) == (
+    assert advice([found], Gain(), unit=" of RMSE", scale=1.0) == (
         "north gains 0.5 of RMSE from the shared model."
     )
 
@@ -116,6 +116,24 @@ def test_an_interval_without_0_is_not_told_where_chance_is_likely() -> None:
     assert advice(found, together).startswith("At none of the 2 sites")
     assert not Gain(0.03, (-0.01, 0.06), chance=0.01).stands
     assert Gain(0.03, (0.01, 0.06), chance=0.01).stands
+
+
+def test_what_all_gain_by_models_of_their_own_is_told_too() -> None:
+    found = judge([site(name, 0.7, 0.72, 0.71, spread=0.1) for name in ("a", "bb")])
+    own, lost = Gain(0.083, (0.05, 0.12), 0.001), Gain(-0.04, (-0.06, -0.02), 0.001)
+    gain = "8 points once the shared model is made their own, though at none"
+    assert advice(found, Gain(), own).startswith(f"Taken together the sites gain {gain}")
+    assert advice(found, lost, own).startswith(
+        "Taken together the sites lose 4 points by the shared model and gain 8 points once it is "
+        "made their own, though at none"
+    )
+    assert "their own" not in advice(found, own, own)
+
+
+def test_draws_that_all_agree_have_no_interval() -> None:
+    ways = (ALONE, AVERAGED, SHARED, PERSONAL)
+    same = Judged("few", 7, dict.fromkeys(ways, 1.0), dict.fromkeys(ways, np.ones(200)))
+    assert same.estimate(ALONE).interval is None
 
 
 def test_accuracy_has_wilsons_interval() -> None:

@@ -26,6 +26,8 @@ BESIDE = "fedavg"
 TITLES = {"alone": "training alone", "fedavg": "FedAvg", "shared": "FedKF+"}
 VERDICTS = {"mended": "personal", "either": "not shared", "untested": "few"}
 """How a verdict is shown, where not by its name."""
+WIDE = 1000
+"""Columns that every table has room in."""
 
 
 def advise(
@@ -114,7 +116,8 @@ def told(judged: Sequence[Judged], metric: SiteMetric, two_classes: bool = False
     over = {name: overall(judged, *pair, better) for name, pair in pairs.items()}
     sentence = nothing(two_classes)
     if learned(judged):
-        sentence = advice(sites, over["shared over alone"], unit, scale, metric.label)
+        together = over["shared over alone"], over["personal over alone"]
+        sentence = advice(sites, *together, unit, scale, metric.label)
     return {
         "advice": sentence,
         "metric": metric.name,
@@ -143,7 +146,7 @@ def difference(found: Gain) -> dict[str, Any]:
 def show_advice(result: Mapping[str, Any], metric: SiteMetric) -> None:
     """The table of sites, what it comes to over all, and the sentence."""
     rows = sites_table(result["sites"], metric)
-    if out.measure(rows).maximum > out.width:
+    if out.measure(rows, options=out.options.update(width=WIDE)).maximum > out.width:
         rows = sites_table(result["sites"], metric, below=True)
     out.print(rows)
     for name, found in result["overall"].items():

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkf.metrics.intervals import wilson
+from fedkf.metrics.intervals import spanned, wilson
 from fedkf.metrics.sites import ONE_KIND
 from fedkf.runs.statistics import CHANCE, CONFIDENCE
 
@@ -56,6 +56,9 @@ class Gain(Estimate):
         return not self.interval[0] <= 0 <= self.interval[1]
 
 
+NONE = Gain()
+
+
 @dataclass(frozen=True)
 class Judged:
     """A site's metric under every way: of its test samples, and of draws from them.
@@ -82,13 +85,14 @@ class Judged:
         return self.tested if self.rare is None else self.rare
 
     def estimate(self, way: str) -> Estimate:
-        """The metric under one way; right answers are counted, so that they have Wilson's interval."""
+        """The metric under one way; where right answers are counted, with Wilson's interval."""
         value = self.values[way]
         if value is None:
             return Estimate()
         if way in self.hits:
             return Estimate(value, wilson(int(self.hits[way].sum()), self.tested))
-        return Estimate(value, bounds(self.draws[way]))
+        ends = bounds(self.draws[way])
+        return Estimate(value, ends and spanned(*ends))
 
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
@@ -252,6 +256,7 @@ MANY = {"s": "", "own": "their own", "be": "are"}
 def advice(
     sites: Sequence[Site],
     together: Gain,
+    own: Gain = NONE,
     unit: str = " points",
     scale: float = 100,
     label: str = "accuracy",
@@ -259,7 +264,8 @@ def advice(
     """The sentence: who gains how much, who is better off alone, who cannot tell.
 
     Gains are told as `scale` times the metric called `label`, followed by the unit. `together` is
-    what the shared model gains over all sites, for where each alone has too few tests.
+    what the shared model gains over all sites, `own` what it gains made theirs, for where each
+    alone has too few tests.
     """
     judged = [site for site in sites if site.verdict != "untested"]
     if not judged:
@@ -278,7 +284,7 @@ def advice(
         f"; {called(few, len(sites))} {verb} too few tests, or of one kind, to tell" if few else ""
     )
     if not parts:
-        return f"{nobody(len(judged), together, unit, scale)}{rest}."
+        return f"{nobody(len(judged), together, own, unit, scale)}{rest}."
     if undecided:
         parts.append(f"for {called(undecided, len(judged))} there is {CHANCE}")
     return f"{'; '.join(parts)}{rest}."
@@ -311,16 +317,24 @@ def nothing(two_classes: bool) -> str:
     return f"{NOTHING}{TWO if two_classes else ''}."
 
 
-def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
+def nobody(sites: int, together: Gain, own: Gain, unit: str, scale: float) -> str:
     """Where no site's difference stands by itself, perhaps that of all of them does."""
     one = f"at none of the {sites} sites is there a {CHANCE.removeprefix('no ')}"
     if sites == 1:
         one = f"at the one site that can tell there is {CHANCE}"
-    if together.value is None or not together.stands:
+    told = {"by the shared model": together} if together.stands else {}
+    if own.stands and not (together.stands and (together.value or 0) > 0):
+        told[f"once {'it' if told else 'the shared model'} is made their own"] = own
+    if not told:
         return f"{one[0].upper()}{one[1:]}"
-    verb = "gain" if together.value > 0 else "lose"
-    amount = with_unit(rounded(abs(together.value) * scale), unit)
-    return f"Taken together the sites {verb} {amount} by the shared model, though {one}"
+    said = " and ".join(f"{moved(gain, unit, scale)} {how}" for how, gain in told.items())
+    return f"Taken together the sites {said}, though {one}"
+
+
+def moved(gain: Gain, unit: str, scale: float) -> str:
+    """ "gain 7 points", or "lose" as many."""
+    value = (gain.value or 0) * scale
+    return f"{'gain' if value > 0 else 'lose'} {with_unit(rounded(abs(value)), unit)}"
 
 
 def called(sites: Sequence[Site], of: int) -> str:
