@@ -74,6 +74,16 @@ def test_a_column_that_a_site_never_measured_is_told(tmp_path: Path) -> None:
     assert said == ["column c: never measured at south, so that models get a stand-in there"]
 
 
+def test_many_columns_that_a_site_never_measured_are_counted(tmp_path: Path) -> None:
+    def change(k: int, row: Row) -> Row:
+        south = row["site"] == "south"
+        return {**row, **{f"c{n}": "" if south else f"{k + n}.5" for n in range(7)}}
+
+    _, said = told(table(tmp_path / "t.csv", change))
+    assert len(said) == 6
+    assert said[-1] == "and 2 more columns that are never measured at some site"
+
+
 def test_a_site_with_three_rows_is_told(tmp_path: Path) -> None:
     path = table(tmp_path / "t.csv", lambda k, row: row if k < 63 else None)
     (text,) = told(path)[1]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from conftest import Outcome
+from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
 from fedkf.core.random import Streams
-from fedkf.data.describe import describe, outsized, warnings
+from fedkf.data.describe import describe, lacking, outsized, warnings
 from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.shift import rotate, shift
 from fedkf.data.source import Source
@@ -27,6 +28,15 @@ def make(labels: list[int], owners: list[int], **options: object) -> FederatedDa
     source = Source(inputs, np.array(labels), ["x", "y", "z"], np.array(owners), names)
     parts = [np.flatnonzero(np.array(owners) == k) for k in range(count)]
     return federate(source, parts, Preparation(**options), Streams(0), names)  # type: ignore[arg-type]
+
+
+def numbers(labels: NDArray[np.float64], owners: list[int], task: str) -> FederatedData:
+    """Clients whose targets are numbers or times."""
+    names = [f"site {k}" for k in range(max(owners) + 1)]
+    inputs = np.zeros((len(labels), 1, 2, 2))
+    source = Source(inputs, labels.astype(np.float32), [], np.array(owners), names, task)
+    parts = [np.flatnonzero(np.array(owners) == k) for k in range(len(names))]
+    return federate(source, parts, Preparation(), Streams(0), names)
 
 
 def test_heterogeneity_is_worked_out_by_hand() -> None:
@@ -53,6 +63,37 @@ def test_warnings_name_what_a_practitioner_would_want_to_know() -> None:
     assert any("sizes go from 1 to 80" in text for text in told)
     told = warnings(describe(make([0, 1] * 50 + [2] * 50, [0] * 100 + [1] * 50)))
     assert "class z: only site 1 holds it" in told
+
+
+def test_notes_on_classes_that_sites_lack_end_with_how_many_there_are() -> None:
+    counts = np.array([[5, 5]] * 20 + [[9, 0]] * 8)
+    told = lacking([f"site {k}" for k in range(28)], counts, ["well", "ill"])
+    assert len(told) == 6
+    assert told[0].startswith("site 20: no ill; a model that always says well is right there")
+    assert told[-1] == "and 3 more with one class alone"
+    counts = np.array([[5, 5, 5]] * 20 + [[9, 3, 0]] * 6)
+    told = lacking([f"site {k}" for k in range(26)], counts, ["a", "b", "c"])
+    assert told[4:] == [
+        "site 24: no c, which most others hold",
+        "and 1 more without a class that most others hold",
+    ]
+
+
+def test_tasks_without_classes_have_notes_of_their_own() -> None:
+    owners = [0] * 30 + [1] * 30 + [2] * 30
+    times = np.stack([np.arange(90.0), np.array([1, 0] * 30 + [0] * 30)], 1)
+    told = warnings(describe(numbers(times, owners, "survival")))
+    assert told[1:] == ["site 2: no event, so that the concordance index cannot be said there"]
+    high = np.append(np.arange(89.0) % 10, 99.0)
+    about = describe(numbers(high, [0] * 45 + [1] * 44 + [2], "regression"))
+    assert about["targets"] == "number"
+    assert not any("always says" in text or "accuracy" in text for text in warnings(about))
+
+
+def test_a_folder_that_cannot_be_is_told_in_a_sentence(cli: Callable[..., Outcome]) -> None:
+    code, _, err = cli("partition", "digits", "--out", "/proc/nope")
+    assert code == 1
+    assert err.strip().endswith("cannot write /proc/nope: No such file or directory")
 
 
 def test_a_rotation_by_a_quarter_turns_the_image() -> None:

@@ -168,3 +168,20 @@ def test_real_sites_are_told_apart_and_random_ones_are_not(
 
     assert heterogeneity() > 0.5
     assert heterogeneity("data.partition=iid", f"data.clients={clients}") < 0.05
+
+
+@pytest.mark.parametrize(
+    ("gap", "error", "told"),
+    [
+        (0.06, 0.09, "whether what clients learn carries over cannot be told; a small model"),
+        (0.09, 0.046, "whether what clients learn carries over cannot be told; a small model"),
+        (-0.2, 0.12, "whether what clients learn carries over cannot be told; a small model"),
+        (0.01, 0.02, "what clients learn carries over; a small model"),
+        (0.2, 0.02, "a small model of a client's own samples is right 20 ± 4 points more often"),
+    ],
+)
+def test_that_learning_carries_over_is_said_where_little_else_is_possible(
+    gap: float, error: float, told: str
+) -> None:
+    measured = {"labels": 0.0, "quantity": 0.0, "transfer": {"gap": gap, "error": error}}
+    assert findings(measured)[-1].startswith(f"meaning: {told}")

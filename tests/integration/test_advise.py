@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedkf.cli.advise import in_words, with_interval
 from fedkf.core.errors import UserError
+from fedkf.metrics.sites import SITE_METRICS
 from fedkf.runs.advising import base, kind_of, runs
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -41,6 +43,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_site_with_flipped_labels_is_better_off_alone(elsewhere: Path, cli: Cli) -> None:
     data = table(elsewhere / "patients.csv", flipped=["south"])
     asked = ["advise", data, "--target", "ill", "--site", "hospital", *QUICK]
+    asked += ["--set", "data.task=classification"]
     code, text, error = cli(*asked)
     assert code == 0, error
     told = json.loads(Path("runs/advice-patients/advice.json").read_text())
@@ -62,7 +65,8 @@ def test_a_site_with_flipped_labels_is_better_off_alone(elsewhere: Path, cli: Cl
 def test_sites_that_are_alike_gain(elsewhere: Path, cli: Cli) -> None:
     data = table(elsewhere / "alike.csv")
     asked = ["advise", data, "--target", "ill", "--site", "hospital", *QUICK]
-    code, text, error = cli(*asked, "--json", "--out", "alike", "--set", "data.train_fraction=0.1")
+    more = ["--set", "data.train_fraction=0.1", "--set", "federation.rounds=20"]
+    code, text, error = cli(*asked, "--json", "--out", "alike", *more)
     assert code == 0, error
     told = json.loads(text)
     assert {site["verdict"] for site in told["sites"]} <= {"shared", "personal", "open"}
@@ -118,6 +122,7 @@ def test_the_budget_is_small_and_what_is_given_wins() -> None:
 def test_models_that_learned_nothing_are_no_ground_for_advice(elsewhere: Path, cli: Cli) -> None:
     data = table(elsewhere / "patients.csv")
     asked = ["advise", data, "--target", "ill", "--site", "hospital", *QUICK, "--json"]
+    asked += ["--set", "data.task=classification"]
     (elsewhere / "stubborn.py").write_text(
         "import torch\n\n\n"
         "class Stubborn(torch.nn.Module):\n"
@@ -135,7 +140,43 @@ def test_models_that_learned_nothing_are_no_ground_for_advice(elsewhere: Path, c
     settings = ["--set", "federation.lr=1.0e-9", "--set", "model.name=stubborn:Stubborn"]
     code, text, error = cli(*asked, *settings, "--out", "nothing")
     assert code == 0, error
-    assert json.loads(text)["advice"].startswith("The models answer one and the same class")
+    told = json.loads(text)["advice"]
+    assert told.startswith("The models answer one and the same class")
+    assert "--set data.task=binary" in told
+    # The same folder for another advice is refused by name, before anything is trained.
+    code, _, error = cli(*asked, "--out", "nothing")
+    assert code == 2
+    assert "nothing holds another advice (" in error
+    assert "--out names another folder" in error
+
+
+def test_two_classes_are_judged_by_auroc_and_notes_are_said_once(elsewhere: Path, cli: Cli) -> None:
+    data = table(elsewhere / "rare.csv", rows=40)
+    lines = data.read_text().splitlines()
+    constant = [lines[0] + ",same", *(f"{line},1" for line in lines[1:])]
+    data.write_text("\n".join(constant) + "\n")
+    code, text, error = cli("advise", data, "--target", "ill", "--site", "hospital", *QUICK)
+    assert code == 0, error
+    assert "AUROC % of each site" in text
+    assert error.count("column same: the same value in all rows") == 1
+    assert error.count("data.task is binary, judged by AUROC") == 1
+    rows = text.split("over all sites")[0].splitlines()
+    assert max(map(len, rows)) <= 80
+    assert not any("–" in row for row in rows if "open" in row or "shared" in row)  # all below
+    told = json.loads(Path("runs/advice-rare/advice.json").read_text())
+    for name, found in told["overall"].items():
+        (line,) = (row for row in text.splitlines() if row.startswith(f"over all sites, {name}:"))
+        assert line.endswith(", which may be chance") != found["beyond_chance"]
+
+
+def test_ends_of_an_interval_are_shown_like_its_middle() -> None:
+    found = {"value": 0.017, "interval": [0.0158, 0.0213], "beyond_chance": True}
+    auroc = SITE_METRICS["auroc"]
+    assert in_words(found, auroc) == "+1.7 (1.6 to 2.1)"
+    assert in_words({**found, "beyond_chance": False}, auroc) == (
+        "+1.7 (1.6 to 2.1), which may be chance"
+    )
+    assert with_interval({"value": 0.831, "interval": [0.752, 1.0]}, auroc) == "83.1 (75.2–100.0)"
 
 
 def test_small_sites_get_small_batches_unless_told_otherwise(elsewhere: Path) -> None:
@@ -144,6 +185,14 @@ def test_small_sites_get_small_batches_unless_told_otherwise(elsewhere: Path) ->
     assert base(data, asked, lambda text: None)[1]["federation.batch_size"] == 8
     given = {**asked, "federation.batch_size": 20}
     assert base(data, given, lambda text: None)[1]["federation.batch_size"] == 20
+
+
+def test_a_task_that_was_given_stays(elsewhere: Path) -> None:
+    data = str(table(elsewhere / "patients.csv", rows=40))
+    asked = {"data.target": "ill", "data.site": "hospital"}
+    assert base(data, asked, lambda text: None)[1]["data.task"] == "binary"
+    given = {**asked, "data.task": "classification"}
+    assert base(data, given, lambda text: None)[1]["data.task"] == "classification"
 
 
 def test_a_window_makes_a_folder_of_tables_one_of_recordings(elsewhere: Path) -> None:

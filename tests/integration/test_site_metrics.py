@@ -199,6 +199,18 @@ def test_evaluate_judges_tasks_without_classes() -> None:
         assert result._repr_html_()
 
 
+def test_a_predicted_risk_says_what_it_is(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    trained("survival", out=tmp_path / "run")
+    np.savez(tmp_path / "new.npz", images=np.zeros((2, 4), np.float32))
+    told = cli("predict", tmp_path / "run", tmp_path / "new.npz")
+    assert told.code == 0, told.err
+    first, _ = told.out.splitlines()
+    assert first.startswith("new.npz, sample 0: ")
+    assert first.endswith(" (logarithm of a relative risk: higher means sooner)")
+    as_json = json.loads(cli("predict", tmp_path / "run", tmp_path / "new.npz", "--json").out)
+    assert isinstance(as_json[0]["value"], float)
+
+
 def test_what_a_site_cannot_tell_is_said(cli: Callable[..., Outcome], tmp_path: Path) -> None:
     random, lines = np.random.default_rng(0), ["age,dose,hospital,ill"]
     for k in range(60):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,15 @@ def test_every_picture_and_sentence_is_made_for_any_metric(metric: str) -> None:
     page = build(runs)
     assert "worst-served site from -30.0" in headline(runs)
     assert "No mixture of the sites" not in page
+
+
+def test_a_metric_that_no_site_has_is_no_lack_of_test_data() -> None:
+    reason = "cannot be said of any site: the test samples of each are all of one kind."
+    assert headline([run_of("auroc", [None, None, None])]) == f"AUROC {reason}"
+    assert headline([run_of("r2", [None, None, None], "local")]) == f"R² {reason}"
+    runs = [run_of("concordance", [None, None, None], name) for name in ("fedavg", "fedkf")]
+    assert headline(runs) == f"Concordance index {reason}"
+    untested = replace(run_of("auroc", [None, None, None]), partition=Partition())
+    assert headline([untested]) == (
+        "None of the sites has test data, so nothing can be said about AUROC."
+    )

@@ -105,3 +105,13 @@ def test_a_run_that_began_on_a_busy_machine_is_said_to_have(
     for load, told in ((3.2, True), (0.2, False)):
         (runs / "fedkf" / "config.yaml").write_text(f"provenance: {{machine: {{load: {load}}}}}\n")
         assert ("FedKF began on a busy machine (load 3.2)" in build(read_runs([runs]))) == told
+
+
+def test_only_divisions_that_were_simulated_are_called_so(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [[0.5, 1.0]])
+    assert "the division was simulated" in build(read_runs([folder]))
+    with open(folder / "config.yaml", "a") as file:
+        file.write("data: {partition: natural}\n")
+    page = build(read_runs([folder]))
+    assert "simulated" not in page.split("How the data differ")[1].split("</section>")[0]
+    assert "known because all of the data was in one place; real sites do not tell it" in page

@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Outcome
+from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.core.groups import group_scores
+from fedkf.core.groups import Group, GroupScores, group_scores
 from fedkf.data.groups import grouped, with_groups
 from fedkf.data.reading import MISSING_VALUES, Reading
 from fedkf.data.source import Source
 from fedkf.data.sources import read
 from fedkf.flower.settings import outgoing
+from fedkf.metrics.sites import SITE_METRICS
+from fedkf.report.groups import sentence
 from fedkf.runs.config import parse
 
 SIZES = {"north": 60, "south": 60}
@@ -116,6 +119,45 @@ def test_gaps_across_and_within_sites_are_worked_out_by_hand() -> None:
     assert few.gap is None
 
 
+def test_a_gap_does_not_hang_on_one_positive() -> None:
+    groups = np.array(["f"] * 20 + ["m"] * 20 + ["unknown"] * 11)
+    ill = np.array([1, 0] * 20 + [1] + [0] * 10)
+    served = {"f": 0.7, "m": 0.8, "unknown": 0.95}
+
+    def judge(rows: NDArray[np.int64]) -> tuple[float, tuple[float, float]]:
+        value = served[str(groups[rows[0]])]
+        return value, (value - 0.01, value + 0.01)
+
+    def rare(rows: NDArray[np.int64]) -> int:
+        return int(min(ill[rows].sum(), (1 - ill[rows]).sum()))
+
+    found = group_scores("auroc", judge, groups, [("a", range(51))], rare)
+    assert [(g.rare, g.telling) for g in found.groups] == [(10, True), (10, True), (1, False)]
+    assert found.gap == pytest.approx(0.1)
+    assert found.within == pytest.approx(0.1)
+    assert sentence("FedAvg", found, SITE_METRICS["auroc"]) == (
+        "FedAvg: by AUROC, f is served worst (70.0 %) and m best (80.0 %); within a site, groups "
+        "are 10.0 points apart on average. Not compared, with fewer than 5 cases of the rarer "
+        "kind: unknown."
+    )
+    again = GroupScores.read(json.loads(json.dumps(found.as_json())))
+    assert [g.rare for g in again.groups] == [10, 10, 1]
+
+
+def test_a_gap_may_be_chance_where_an_interval_is_missing_or_overlaps() -> None:
+    caveat = "which the number of cases does not rule out to be chance"
+    for ends, chance in (((0.6, 0.99), True), (None, True), ((0.7, 0.8), False)):
+        groups = [Group("f", 30, 0.75, ends), Group("m", 30, 1.0, (0.95, 1.0))]
+        said = sentence("FedAvg", GroupScores("auroc", groups), SITE_METRICS["auroc"])
+        assert (caveat in said) == chance
+
+
+def test_groups_of_older_runs_without_counts_are_read() -> None:
+    old = {"name": "f", "tested": 11, "value": 0.9, "interval": None}
+    assert Group.read(old) == Group("f", 11, 0.9)
+    assert Group.read(old).telling
+
+
 def test_a_run_says_how_groups_fare(run: Path, cli: Callable[..., Outcome], tmp_path: Path) -> None:
     found = json.loads((run / "summary.json").read_text())["groups"]
     women, men = found["sex"]["oca"]["groups"]
@@ -133,6 +175,17 @@ def test_a_run_says_how_groups_fare(run: Path, cli: Callable[..., Outcome], tmp_
     page = (tmp_path / "report.html").read_text()
     assert "By sex" in page
     assert "f is served worst" in page
+
+
+def test_a_run_judged_by_auroc_counts_the_rarer_kind_of_each_group(
+    csv: Path, tmp_path: Path
+) -> None:
+    from fedkf.runs.experiment import execute
+
+    execute(parse(settings(csv, groups="sex", task="binary")), tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "summary.json").read_text())["groups"]["sex"]["oca"]
+    assert found["metric"] == "auroc"
+    assert all(5 <= group["rare"] <= group["tested"] / 2 for group in found["groups"])
 
 
 def test_without_groups_nothing_of_it_is_written_and_models_are_the_same(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedkf.core.objective import Binary, Classification, Regression, Survival
-from fedkf.runs.advising import uncommon
+from fedkf.core.objective import Binary, Classification, Regression, Survival, uncommon
+from fedkf.metrics.intervals import wilson
 from fedkf.runs.verdicts import (
     ALONE,
     AVERAGED,
@@ -19,6 +19,7 @@ from fedkf.runs.verdicts import (
     Judged,
     advice,
     judge,
+    nothing,
     overall,
     sign_test,
     told,
@@ -80,7 +81,7 @@ def test_where_lower_is_better_a_fall_is_a_gain() -> None:
     (found,) = judge([site("north", 2.0, 1.5, 1.5)], higher_is_better=False)
     assert found.verdict == "shared"
     assert found.shared.value == pytest.approx(0.5)
-    assert advice([found], Gain(), " of RMSE", 1.0) == (
+    assert advice([found], Gain(), unit=" of RMSE", scale=1.0) == (
         "north gains 0.5 of RMSE from the shared model."
     )
 
@@ -89,7 +90,64 @@ def test_a_site_with_few_tests_is_told_nothing() -> None:
     few = site("tiny", 0.0, 1.0, 1.0)
     found = judge([Judged(few.name, 3, few.values, few.draws)])
     assert found[0].verdict == "untested"
-    assert advice(found, Gain()) == "No site has test samples enough to tell."
+    assert advice(found, Gain()) == (
+        "No site has test samples enough, or enough of the rarer kind, to tell."
+    )
+
+
+def test_a_metric_that_cannot_be_taken_is_no_lack_of_tests() -> None:
+    ways = (ALONE, AVERAGED, SHARED, PERSONAL)
+    draws = {way: np.full(200, np.nan) for way in ways}
+    constant = Judged("north", 80, dict.fromkeys(ways), draws, rare=0)
+    assert advice(judge([constant]), Gain(), label="AUROC") == (
+        "AUROC cannot be said of any site: the test samples of each are all of one kind."
+    )
+
+
+def test_one_point_is_one_point() -> None:
+    found = judge([site("north", 0.70, 0.71, 0.71, spread=0.001)])
+    assert advice(found, Gain()) == "north gains 1 point from the shared model."
+
+
+def test_an_interval_without_0_is_not_told_where_chance_is_likely() -> None:
+    together = Gain(-0.03, (-0.06, -0.01), chance=0.2)
+    assert not together.stands
+    found = judge([site(name, 0.7, 0.72, 0.71, spread=0.1) for name in ("a", "bb")])
+    assert advice(found, together).startswith("At none of the 2 sites")
+    assert not Gain(0.03, (-0.01, 0.06), chance=0.01).stands
+    assert Gain(0.03, (0.01, 0.06), chance=0.01).stands
+
+
+def test_what_all_gain_by_models_of_their_own_is_told_too() -> None:
+    found = judge([site(name, 0.7, 0.72, 0.71, spread=0.1) for name in ("a", "bb")])
+    own, lost = Gain(0.083, (0.05, 0.12), 0.001), Gain(-0.04, (-0.06, -0.02), 0.001)
+    gain = "8 points once the shared model is made their own, though at none"
+    assert advice(found, Gain(), own).startswith(f"Taken together the sites gain {gain}")
+    assert advice(found, lost, own).startswith(
+        "Taken together the sites lose 4 points by the shared model and gain 8 points once it is "
+        "made their own, though at none"
+    )
+    assert "their own" not in advice(found, own, own)
+
+
+def test_draws_that_all_agree_have_no_interval() -> None:
+    ways = (ALONE, AVERAGED, SHARED, PERSONAL)
+    same = Judged("few", 7, dict.fromkeys(ways, 1.0), dict.fromkeys(ways, np.ones(200)))
+    assert same.estimate(ALONE).interval is None
+
+
+def test_accuracy_has_wilsons_interval() -> None:
+    (found,) = judge([counted([0], [1])])
+    assert found.ways[ALONE].interval == pytest.approx(wilson(0, 1))
+    assert found.ways[SHARED].interval == pytest.approx(wilson(1, 1))
+    assert wilson(1, 1)[0] < 0.25
+
+
+def test_models_that_learned_nothing_of_two_classes_hear_of_the_task() -> None:
+    assert nothing(two_classes=True).endswith(
+        "may help, and of two classes --set data.task=binary, which judges by AUROC."
+    )
+    assert nothing(two_classes=False).endswith("federation.lr may help.")
 
 
 def counted(alone: list[int], shared: list[int]) -> Judged:

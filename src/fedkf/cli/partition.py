@@ -12,6 +12,7 @@ from rich.table import Table
 from fedkf.cli.consoles import out, say, show
 from fedkf.cli.options import ConfigArgument, DataDirOption, SetOption, refuse_file, resolve
 from fedkf.cli.tables import percent, table
+from fedkf.core.errors import FedkfError
 
 
 def partition(
@@ -40,10 +41,13 @@ def partition(
     about = describe(data, measure(data, settings.data.seed), held)
     folder = out_ or Path("runs") / f"{name}-partition"
     refuse_file(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "partition.json").write_text(json.dumps(about, indent=2) + "\n")
-    figures = [folder / f"partition.{ending}" for ending in ("png", "svg")]
-    draw(partition_figure(Partition.read(about)), *figures)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "partition.json").write_text(json.dumps(about, indent=2) + "\n")
+        figures = [folder / f"partition.{ending}" for ending in ("png", "svg")]
+        draw(partition_figure(Partition.read(about)), *figures)
+    except OSError as error:
+        raise FedkfError(f"cannot write {folder}: {error.strerror}") from None
     if as_json:
         typer.echo(json.dumps(about))
         return

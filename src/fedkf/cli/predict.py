@@ -10,6 +10,8 @@ import typer
 
 from fedkf.cli.options import ListOption, ReadoutOption, RunArgument
 
+RISK = " (logarithm of a relative risk: higher means sooner)"
+
 
 def predict(
     run: RunArgument,
@@ -25,12 +27,13 @@ def predict(
     """What a trained model tells of images, of new rows of a table or of signals."""
     from fedkf.runs.prediction import predictions, shared_model
 
-    found = predictions(shared_model(run, readout, "use"), files)
+    trained = shared_model(run, readout, "use")
+    found = predictions(trained, files)
     if as_json:
         typer.echo(json.dumps(found))
         return
     for row in found:
-        typer.echo(f"{place(row)}: {told(row)}")
+        typer.echo(f"{place(row)}: {told(row, trained.objective.targets == 'time')}")
 
 
 def place(row: dict[str, Any]) -> str:
@@ -41,8 +44,8 @@ def place(row: dict[str, Any]) -> str:
     return f"{row['file']}, {counted} {row[counted]}"
 
 
-def told(row: dict[str, Any]) -> str:
-    """A class and how sure the model is of it, or a number."""
+def told(row: dict[str, Any], risk: bool = False) -> str:
+    """A class and how sure the model is of it, or a number, which may be a risk."""
     if "value" in row:
-        return f"{row['value']:.6g}"
+        return f"{row['value']:.6g}{RISK if risk else ''}"
     return f"{row['class']} ({100 * row['probability']:.1f} %)"

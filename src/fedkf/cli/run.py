@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkf.cli.consoles import err, out, show
+from fedkf.cli.consoles import err, once, out, show
 from fedkf.cli.interruption import interruptible
 from fedkf.cli.options import (
     ConfigArgument,
@@ -77,15 +77,20 @@ def run_with_progress(
     quiet: bool,
     title: str = "",
     advice: str = "add --resume to go on",
+    heard: set[str] | None = None,
 ) -> dict[str, Any]:
-    """Run an experiment with its progress on the screen; its summary."""
+    """Run an experiment with its progress on the screen; its summary.
+
+    Notes that were `heard` are not said again.
+    """
     from fedkf.cli.progress import make_progress
     from fedkf.runs.experiment import execute
 
     progress = make_progress(config.federation.rounds, title or config.algorithm.name, quiet, err)
     sentence = f"stopped; nothing that was finished is lost, {advice} ({folder})"
+    said = progress.say if heard is None else once(progress.say, heard)
     with interruptible(sentence), progress:
-        return execute(config, folder, resume, [progress], say=progress.say).summary
+        return execute(config, folder, resume, [progress], say=said).summary
 
 
 def show_sites(folder: Path) -> None:

@@ -15,9 +15,13 @@ from fedkf.core.shapes import Damage, finite, many, maybe, read_fields, text, wh
 
 FEWEST = 10
 """Test samples of a group below which nothing is told of it: it would be chance, or a person."""
+FEWEST_RARE = 5
+"""Of those that are not of the commonest kind: with fewer a group is compared with no other."""
 Interval = Sequence[float] | None
 Judge = Callable[[NDArray[np.int64]], tuple[float | None, Interval]]
 """How well some test samples are served, by their numbers, and where that plausibly lies."""
+Rare = Callable[[NDArray[np.int64]], int | None]
+"""How many of some test samples are not of the commonest kind; None where that does not matter."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,24 @@ class Group:
     tested: int
     value: float | None = None
     interval: Interval = None
+    rare: int | None = None
+    """How many are not of the commonest class, or had an event; None where that does not matter, as
+    for accuracy, and in older records."""
+
+    @property
+    def telling(self) -> bool:
+        """Whether it has a value that does not hang on a few samples of the rarer kind."""
+        return self.value is not None and (self.rare is None or self.rare >= FEWEST_RARE)
 
     @staticmethod
     def read(content: object) -> Group:
-        ends = maybe(many(finite))
-        kinds: dict[str, Any] = dict(name=text, tested=whole, value=maybe(finite), interval=ends)
+        kinds: dict[str, Any] = dict(
+            name=text,
+            tested=whole,
+            value=maybe(finite),
+            interval=maybe(many(finite)),
+            rare=maybe(whole),
+        )
         found = Group(**read_fields(Group, content, **kinds))
         if found.interval is not None and len(found.interval) != 2:
             raise Damage("must be two numbers", ("interval",))
@@ -83,7 +100,11 @@ class GroupScores:
 
 
 def group_scores(
-    metric: str, judge: Judge, groups: NDArray[np.str_], sites: Sequence[tuple[str, range]]
+    metric: str,
+    judge: Judge,
+    groups: NDArray[np.str_],
+    sites: Sequence[tuple[str, range]],
+    rare: Rare = lambda rows: None,
 ) -> GroupScores:
     """What `judge` says of each group's test samples, and of each group's within each site.
 
@@ -95,22 +116,24 @@ def group_scores(
     >>> [(group.name, group.value) for group in scores.groups], scores.gap, scores.within
     ([('a', 1.0), ('b', 0.0)], 1.0, 1.0)
     """
-    overall = judged(judge, groups, np.arange(len(groups)))
+    overall = judged(judge, rare, groups, np.arange(len(groups)))
     within = []
     for name, rows in sites:
-        own = judged(judge, groups, np.array(rows, dtype=np.int64))
+        own = judged(judge, rare, groups, np.array(rows, dtype=np.int64))
         within.append(SiteGroups(name, own, gap_of(own)))
     gaps = [site.gap for site in within if site.gap is not None]
     mean = sum(gaps) / len(gaps) if gaps else None
     return GroupScores(metric, overall, gap_of(overall), mean, within)
 
 
-def judged(judge: Judge, groups: NDArray[np.str_], rows: NDArray[np.int64]) -> list[Group]:
+def judged(
+    judge: Judge, rare: Rare, groups: NDArray[np.str_], rows: NDArray[np.int64]
+) -> list[Group]:
     found = []
     for name in sorted(np.unique(groups[rows]).tolist(), key=order):
         own = rows[groups[rows] == name]
         value, interval = judge(own) if len(own) >= FEWEST else (None, None)
-        found.append(Group(name, len(own), value, interval))
+        found.append(Group(name, len(own), value, interval, rare(own)))
     return found
 
 
@@ -126,5 +149,5 @@ def order(name: str) -> tuple[float, bool, str]:
 
 def gap_of(groups: Sequence[Group]) -> float | None:
     """The largest value less the smallest, where two can be told at least."""
-    known = [group.value for group in groups if group.value is not None]
+    known = [group.value for group in groups if group.value is not None and group.telling]
     return max(known) - min(known) if len(known) > 1 else None

@@ -197,6 +197,15 @@ def cox_loss(risks: Tensor, times: Tensor, events: Tensor) -> Tensor:
     return (at_risk - risks)[happened[order]].mean()
 
 
+def uncommon(objective: Objective, targets: Tensor) -> int | None:
+    """The samples that are not of the commonest class, or those with an event; None for numbers."""
+    if objective.targets == "number" or not len(targets):
+        return None
+    if objective.targets == "time":
+        return int((targets[:, 1] > 0).sum())
+    return len(targets) - int(targets.long().bincount().max())
+
+
 OBJECTIVES: dict[str, type[Objective]] = {
     kind.name: kind for kind in (Classification, Binary, Regression, Survival)
 }

@@ -73,6 +73,8 @@ def _described(
         "total_variation": round(float(distance.mean()), 4),
         "effective_classes": round(float(effective.mean()), 3),
     }
+    if data.targets != "classes":
+        about["targets"] = data.targets
     if differences is not None:
         about["differences"] = differences
     if holdout is not None:
@@ -110,13 +112,18 @@ def warnings(about: dict[str, Any]) -> list[str]:
     if few:
         notes.append(f"{listed(few)}: under {FEW_TESTS} test samples, which makes WLP and FM noisy")
     counts = np.array([c.get("classes", ()) for c in clients])
+    what = "class " if about.get("targets", "classes") == "classes" else ""
     for index, name in enumerate(about["class_names"]):
         holders = np.flatnonzero(counts[:, index])
         if len(holders) == 0:
-            notes.append(f"class {name}: nobody holds it")
+            notes.append(f"{what}{name}: nobody holds it")
         elif len(holders) == 1 and len(clients) > 1:
-            notes.append(f"class {name}: only {clients[holders[0]]['name']} holds it")
-    notes += lacking([c["name"] for c in clients], counts, about["class_names"])
+            notes.append(f"{what}{name}: only {clients[holders[0]]['name']} holds it")
+    names, targets = [c["name"] for c in clients], about.get("targets", "classes")
+    if targets == "classes":
+        notes += lacking(names, counts, about["class_names"])
+    if targets == "time":
+        notes += eventless(names, counts)
     sizes = [c["train"] for c in clients]
     if max(sizes) > 20 * min(sizes):
         notes.append(
@@ -139,7 +146,8 @@ def lacking(names: Sequence[str], counts: NDArray[Any], class_names: Sequence[st
     alone = there.sum(1) == 1
     partly = (common & ~there).any(1) & ~alone
     notes = []
-    for group in (alone, partly):
+    kinds = ((alone, "with one class alone"), (partly, "without a class that most others hold"))
+    for group, kind in kinds:
         if 2 * group.sum() >= len(names):
             continue  # it is how the data was divided
         for k in np.flatnonzero(group)[:LISTED].tolist():
@@ -148,7 +156,20 @@ def lacking(names: Sequence[str], counts: NDArray[Any], class_names: Sequence[st
             said = f"a model that always says {only} is right there, so look beyond accuracy"
             rest = f"; {said}" if alone[k] else ", which most others hold"
             notes.append(f"{names[k]}: no {absent}{rest}" if absent else f"{names[k]}: {said}")
+        if (left := int(group.sum()) - LISTED) > 0:
+            notes.append(f"and {left} more {kind}")
     return notes
+
+
+def eventless(names: Sequence[str], counts: NDArray[Any]) -> list[str]:
+    """Clients without an event, which the second column counts.
+
+    >>> eventless(["a", "b"], np.array([[5, 5], [9, 0]]))
+    ['b: no event, so that the concordance index cannot be said there']
+    """
+    none = [name for name, events in zip(names, counts[:, 1].tolist(), strict=True) if not events]
+    said = "no event, so that the concordance index cannot be said there"
+    return [f"{listed(none, LISTED)}: {said}"] if none else []
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -98,6 +98,11 @@ class FederatedData:
         return client
 
     @property
+    def targets(self) -> str:
+        """What targets are: classes, a time or a number."""
+        return "classes" if self.class_names else "time" if self.labels.ndim == 2 else "number"
+
+    @property
     def strata_names(self) -> list[str]:
         """The classes' names, or those of groups that numbers are put into to be counted."""
         if self.class_names:

@@ -11,6 +11,8 @@ TOLD = 0.1
 """Of the score of inputs, from which clients count as told apart."""
 POINTS = 0.03
 """Of accuracy, from which it matters whose samples a model was fitted on."""
+UNSURE = 0.1
+"""Of accuracy, from which a difference that is not ruled out is too large to deny it."""
 UNEQUAL = 0.3
 ERRORS = 2
 """Standard errors that a difference must be away from 0."""
@@ -76,10 +78,13 @@ def about_transfer(measured: Mapping[str, Any]) -> str:
             "points more often there than one of as many of the others': the same inputs mean "
             "something else, or the others have none like them; compare with algorithm.name=local"
         )
-    return (
-        "meaning: what clients learn carries over; a small model of a client's own samples is "
-        f"right {gap:+.0f} ± {reach:.0f} points more often there than one of as many of the others'"
+    measured_as = (
+        f"a small model of a client's own samples is right {gap:+.0f} ± {reach:.0f} points more "
+        "often there than one of as many of the others'"
     )
+    if max(gap, 0) + reach > 100 * UNSURE:
+        return f"meaning: whether what clients learn carries over cannot be told; {measured_as}"
+    return f"meaning: what clients learn carries over; {measured_as}"
 
 
 def about_sizes(measured: Mapping[str, Any]) -> str:

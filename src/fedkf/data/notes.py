@@ -25,6 +25,8 @@ PLAIN = (["0", "1"], ["false", "true"], ["no", "yes"], ["n", "y"], ["f", "t"])
 """Pairs of which nobody asks which one is the positive."""
 NUMBER = re.compile(r"(.*[^a-z])?(p?id|nr|no|number|key|index|mrn|case|subject|patient)", re.I)
 """What columns are called that say who somebody is."""
+LISTED = 5
+"""Notes of a kind; more are counted."""
 LEAST_NUMBERED = 20
 """With fewer rows any column may have another whole number in each."""
 
@@ -103,7 +105,9 @@ def unmeasured_columns(source: Source) -> list[str]:
             notes.append(
                 f"column {name}: never measured at {sites}, so that models get a stand-in there"
             )
-    return notes[:FEW_ROWS]
+    left = len(notes) - LISTED
+    rest = [f"and {left} more columns that are never measured at some site"] if left > 0 else []
+    return notes[:LISTED] + rest
 
 
 EXTREMES = ((np.min, np.inf), (np.max, -np.inf))

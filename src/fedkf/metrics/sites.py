@@ -16,6 +16,8 @@ from fedkf.metrics.formulas import Formula, Statistic
 
 ACCURACY = "accuracy"
 CLASSES = ("classes", "two classes")
+ONE_KIND = "the test samples of each are all of one kind"
+"""Why a metric other than accuracy cannot be taken at any site."""
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,15 @@ def build(
         promises=[found for run in drawn if (found := promise(run))],
         hiding=[found for run in drawn if (found := hiding.promise(run))],
         configurations=[configuration(run) for run in runs[:DRAWN]],
-        simulated=any(site.classes for run in drawn for site in run.partition.clients),
+        simulated=any(not natural(run) for run in drawn),
         back=back,
     )
+
+
+def natural(run: Run) -> bool:
+    """Whether the data itself said who holds what."""
+    about = run.config.get("data")
+    return isinstance(about, dict) and about.get("partition") == "natural"
 
 
 def findings(runs: Sequence[Run]) -> Sequence[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fedkf.charts.labels import algorithm_label, percent
 from fedkf.metrics import METRICS, PAPER
-from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
+from fedkf.metrics.sites import ACCURACY, ONE_KIND, SITE_METRICS, SiteMetric
 from fedkf.report.fairness import gains, site_scores
 from fedkf.report.figures import model_label
 from fedkf.report.measures import judged_by, metrics_of, shown
@@ -32,7 +32,6 @@ MEANINGS = {
 FEW = 30
 NAMED = 8
 APART = "The runs had different data or seeds, so that none of them is compared with another."
-UNTESTED = "None of the sites has test data, so nothing can be said about accuracy."
 
 
 def glossary(runs: Sequence[Run] = ()) -> dict[str, str]:
@@ -123,7 +122,9 @@ def headline_of_two(contest: Contest) -> str:
     changes = compared(contest, known[0]) if known else None
     seeds = len(contest.pairs)
     over = f" over {seeds} seeds" if seeds > 1 else ""
-    return f"Compared with {contest.base_label}{over}, {changes}." if changes else UNTESTED
+    if changes is None:
+        return untold([contest.base])
+    return f"Compared with {contest.base_label}{over}, {changes}."
 
 
 def headline_of_many(found: Sequence[Contest]) -> str:
@@ -136,7 +137,7 @@ def headline_of_many(found: Sequence[Contest]) -> str:
         if pairs
     }
     if not means:
-        return UNTESTED
+        return untold([found[0].base])
     by = judged_by([found[0].base])
     better = 1 if by.higher_is_better else -1
     best = max(means, key=lambda label: better * means[label])
@@ -162,7 +163,7 @@ def headline_of_data(found: Sequence[Contest]) -> str:
     known = [c.difference(c.readouts()[0], "wlp") for c in found if c.readouts()]
     means = [difference.mean for difference in known if difference is not None]
     if not means:
-        return UNTESTED
+        return untold([found[0].base])
     if not judged_by([found[0].base]).higher_is_better:
         means = [-mean for mean in means]
     lifted = sum(1 for mean in means if mean > EQUAL)
@@ -186,7 +187,7 @@ def headline_of_one(runs: Sequence[Run]) -> str:
         )
     sites, numbers = site_scores(run, readout), run.numbers(readout)
     if not sites or numbers is None or numbers["amp"] is None:
-        return UNTESTED
+        return untold(runs)
     if by.name != ACCURACY:
         return (
             f"The model that {len(sites)} sites trained together with {run.label} reaches an "
@@ -209,7 +210,17 @@ def headline_alone(runs: Sequence[Run]) -> str:
                 f"models goes from {sites[0].show()} ({sites[0].name}) to {sites[-1].show()} "
                 f"({sites[-1].name})."
             )
+    if any(run.readouts for run in runs):
+        return untold(runs)
     return "No round has been evaluated yet, so there is nothing to report."
+
+
+def untold(runs: Sequence[Run]) -> str:
+    """Why no site has a number: nobody tests, or nobody's test samples have the metric."""
+    label, counted = judged_by(runs).label, judged_by(runs).name == ACCURACY
+    if not counted and any(site.test for run in runs for site in run.partition.clients):
+        return f"{label[0].upper()}{label[1:]} cannot be said of any site: {ONE_KIND}."
+    return f"None of the sites has test data, so nothing can be said about {label}."
 
 
 def about_gain(runs: Sequence[Run]) -> list[str]:

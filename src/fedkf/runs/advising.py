@@ -18,6 +18,7 @@ import torch
 from fedkf import models
 from fedkf.core.errors import UserError
 from fedkf.core.evaluation import outputs, right
+from fedkf.core.objective import Classification, uncommon
 from fedkf.core.tally import tally
 from fedkf.data.cells import ending
 from fedkf.data.source import Say
@@ -26,14 +27,14 @@ from fedkf.runs import config as configuration
 from fedkf.runs.defaults import chosen
 from fedkf.runs.judging import judgement_of
 from fedkf.runs.personal import ClientModels, client_models
+from fedkf.runs.resuming import refuse_changes
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import load_source, settle
+from fedkf.runs.store import RunFolder
 from fedkf.runs.verdicts import ALONE, AVERAGED, PERSONAL, SHARED, Draws, Hits, Judged
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fedkf.core.objective import Objective
 
 RUNS = {ALONE: "local", AVERAGED: "fedavg", SHARED: "fedkf+"}
 """What is trained, by the way that it is for."""
@@ -47,6 +48,7 @@ ROUNDS = 20
 """Of a small budget."""
 ALL = 20
 """Up to so many sites all take part in every round."""
+PLAIN = Classification.name
 TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npz",)
 
 
@@ -81,6 +83,9 @@ def base(data: str, given: Mapping[str, Any], say: Say) -> tuple[dict[str, Any],
     source = load_source(config, say)
     if own:
         own["model.name"] = fitting(tuple(source.inputs.shape[1:]))
+        if source.classes == 2 and "data.task" not in given:
+            own["data.task"] = "binary"
+            say(f"two classes: data.task is binary, judged by AUROC ({PLAIN}: by accuracy)")
         config = configuration.resolve(content, {**own, **given})
     sites = settle(config, source).data.clients
     if own:
@@ -91,6 +96,23 @@ def base(data: str, given: Mapping[str, Any], say: Say) -> tuple[dict[str, Any],
     if sites <= ALL:
         own["federation.fraction"] = 1.0
     return content, {**own, **given}
+
+
+def refuse_other(folder: Path, configs: Mapping[str, Config]) -> None:
+    """Refuse a folder with an advice that was begun with other data or settings."""
+    for way, config in configs.items():
+        run = RunFolder(folder / way)
+        began = run.config() if run.begun() else None
+        if began is None:
+            continue
+        asked = config.model_copy(update={"privacy": began.privacy})  # settled when it runs
+        try:
+            refuse_changes(began, asked, len(run.rounds()), settled=False)
+        except UserError as error:
+            why = str(error).partition(";")[0]
+            raise UserError(
+                f"{folder} holds another advice ({why}); --out names another folder"
+            ) from None
 
 
 def batch_for(size: float) -> int:
@@ -139,14 +161,18 @@ class Fared:
 
     sites: Sequence[Judged]
     metric: SiteMetric
+    two_classes: bool = False
+    """Whether it is told as a choice between classes, of which there are two."""
 
 
 def fared(folders: Mapping[str, Path], say: Say = lambda text: None) -> Fared:
     """Every site's metric under each way, from the finished runs."""
     found = {way: client_models(folder, say=say) for way, folder in folders.items()}
     first = found[ALONE]
-    metric = SITE_METRICS[judgement_of(first.assembly.config).metric]
-    return Fared([judged(found, metric, id) for id in range(len(first.data.names))], metric)
+    config = first.assembly.config
+    metric = SITE_METRICS[judgement_of(config).metric]
+    sites = [judged(found, metric, id) for id in range(len(first.data.names))]
+    return Fared(sites, metric, config.data.task == PLAIN and first.data.classes == 2)
 
 
 def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Judged:
@@ -177,15 +203,6 @@ def judged(found: Mapping[str, ClientModels], metric: SiteMetric, id: int) -> Ju
     blind = len(kinds) == 1 if several else None
     rare = None if hits else uncommon(task.objective, targets)
     return Judged(first.data.names[id], tested, values, draws, hits, blind, rare)
-
-
-def uncommon(objective: Objective, targets: Tensor) -> int | None:
-    """The samples that are not of the commonest class, or those with an event; None for numbers."""
-    if objective.targets == "number" or not len(targets):
-        return None
-    if objective.targets == "time":
-        return int((targets[:, 1] > 0).sum())
-    return len(targets) - int(targets.long().bincount().max())
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 
 from fedkf.core.evaluation import outputs, right
 from fedkf.core.groups import GroupScores, Interval, group_scores
+from fedkf.core.objective import uncommon
 from fedkf.core.random import Streams
 from fedkf.core.tally import tally
 from fedkf.metrics.intervals import interval
@@ -65,9 +66,12 @@ def by_groups(
             said = {name: tensor.numpy() for name, tensor in tallied.items()}
         return value(about, said), interval(about, said, random)[0]
 
+    def rare(rows: NDArray[np.int64]) -> int | None:
+        return None if metric == ACCURACY else uncommon(objective, labels[rows.tolist()])
+
     ends = zip(data.names, data.test_offsets, data.test_offsets[1:], strict=False)
     sites = [(name, range(int(a), int(b))) for name, a, b in ends]
     return {
-        name: group_scores(metric, judge, groups, sites)
+        name: group_scores(metric, judge, groups, sites, rare)
         for name, groups in data.test_groups.items()
     }

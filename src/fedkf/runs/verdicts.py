@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkf.metrics.intervals import spanned, wilson
+from fedkf.metrics.sites import ONE_KIND
 from fedkf.runs.statistics import CHANCE, CONFIDENCE
 
 Draws = NDArray[np.float64]
@@ -38,10 +40,6 @@ class Estimate:
     value: float | None = None
     interval: Interval | None = None
 
-    @staticmethod
-    def of(value: float | None, draws: Draws) -> Estimate:
-        return Estimate(value, bounds(draws)) if value is not None else Estimate()
-
 
 @dataclass(frozen=True)
 class Gain(Estimate):
@@ -49,6 +47,16 @@ class Gain(Estimate):
 
     chance: float = 1.0
     """How often as much would be seen if there were no difference."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is beyond chance by itself: its interval leaves out 0, and chance is small."""
+        if self.value is None or self.interval is None or self.chance > FALSE:
+            return False
+        return not self.interval[0] <= 0 <= self.interval[1]
+
+
+NONE = Gain()
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,16 @@ class Judged:
     def telling(self) -> int:
         """How many samples there are to hang a difference on."""
         return self.tested if self.rare is None else self.rare
+
+    def estimate(self, way: str) -> Estimate:
+        """The metric under one way; where right answers are counted, with Wilson's interval."""
+        value = self.values[way]
+        if value is None:
+            return Estimate()
+        if way in self.hits:
+            return Estimate(value, wilson(int(self.hits[way].sum()), self.tested))
+        ends = bounds(self.draws[way])
+        return Estimate(value, ends and spanned(*ends))
 
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
@@ -185,7 +203,7 @@ def judge(sites: Sequence[Judged], higher_is_better: bool = True) -> list[Site]:
     standing = iter(told([gain.chance for pair in gains for gain in pair]))
     found = []
     for site, (shared, personal) in zip(sites, gains, strict=True):
-        ways = {way: Estimate.of(site.values[way], site.draws[way]) for way in site.values}
+        ways = {way: site.estimate(way) for way in site.values}
         signs = [direction(gain, next(standing)) for gain in (shared, personal)]
         verdict = verdict_of(*signs) if shared.value is not None else "untested"
         found.append(Site(site.name, site.tested, ways, shared, personal, verdict))
@@ -235,21 +253,29 @@ ONE = {"s": "s", "own": "its own", "be": "is"}
 MANY = {"s": "", "own": "their own", "be": "are"}
 
 
-def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: float = 100) -> str:
+def advice(
+    sites: Sequence[Site],
+    together: Gain,
+    own: Gain = NONE,
+    unit: str = " points",
+    scale: float = 100,
+    label: str = "accuracy",
+) -> str:
     """The sentence: who gains how much, who is better off alone, who cannot tell.
 
-    Gains are told as `scale` times the metric, followed by the unit. `together` is what the shared
-    model gains over all sites, for where each alone has too few tests.
+    Gains are told as `scale` times the metric called `label`, followed by the unit. `together` is
+    what the shared model gains over all sites, `own` what it gains made theirs, for where each
+    alone has too few tests.
     """
     judged = [site for site in sites if site.verdict != "untested"]
     if not judged:
-        return "No site has test samples enough to tell."
+        return unable(sites, label)
     parts = []
     for verdict, clause in CLAUSES.items():
         members = [site for site in judged if site.verdict == verdict]
         if members:
             amounts = span([abs(site.gain.value or 0) * scale for site in members])
-            said = clause.format(f"{amounts}{unit}", **(ONE if len(members) == 1 else MANY))
+            said = clause.format(with_unit(amounts, unit), **(ONE if len(members) == 1 else MANY))
             parts.append(f"{called(members, len(judged))} {said}")
     undecided = [site for site in judged if site.verdict == "open"]
     few = [site for site in sites if site.verdict == "untested"]
@@ -258,10 +284,18 @@ def advice(sites: Sequence[Site], together: Gain, unit: str = " points", scale: 
         f"; {called(few, len(sites))} {verb} too few tests, or of one kind, to tell" if few else ""
     )
     if not parts:
-        return f"{nobody(len(judged), together, unit, scale)}{rest}."
+        return f"{nobody(len(judged), together, own, unit, scale)}{rest}."
     if undecided:
         parts.append(f"for {called(undecided, len(judged))} there is {CHANCE}")
     return f"{'; '.join(parts)}{rest}."
+
+
+def unable(sites: Sequence[Site], label: str) -> str:
+    """Why nothing can be told of any site."""
+    tested = [site for site in sites if site.tested]
+    if tested and all(way.value is None for site in tested for way in site.ways.values()):
+        return f"{label[0].upper()}{label[1:]} cannot be said of any site: {ONE_KIND}."
+    return "No site has test samples enough, or enough of the rarer kind, to tell."
 
 
 def learned(judged: Sequence[Judged]) -> bool:
@@ -273,20 +307,34 @@ def learned(judged: Sequence[Judged]) -> bool:
 NOTHING = (
     "The models answer one and the same class for all samples of a site, so that nothing was "
     "learned and nothing can be compared; more federation.rounds, a smaller federation.batch_size "
-    "or a larger federation.lr may help."
+    "or a larger federation.lr may help"
 )
+TWO = ", and of two classes --set data.task=binary, which judges by AUROC"
 
 
-def nobody(sites: int, together: Gain, unit: str, scale: float) -> str:
+def nothing(two_classes: bool) -> str:
+    """The sentence where no model learned anything."""
+    return f"{NOTHING}{TWO if two_classes else ''}."
+
+
+def nobody(sites: int, together: Gain, own: Gain, unit: str, scale: float) -> str:
     """Where no site's difference stands by itself, perhaps that of all of them does."""
     one = f"at none of the {sites} sites is there a {CHANCE.removeprefix('no ')}"
     if sites == 1:
         one = f"at the one site that can tell there is {CHANCE}"
-    if together.value is None or together.chance > FALSE:
+    told = {"by the shared model": together} if together.stands else {}
+    if own.stands and not (together.stands and (together.value or 0) > 0):
+        told[f"once {'it' if told else 'the shared model'} is made their own"] = own
+    if not told:
         return f"{one[0].upper()}{one[1:]}"
-    verb = "gain" if together.value > 0 else "lose"
-    amount = rounded(abs(together.value) * scale)
-    return f"Taken together the sites {verb} {amount}{unit} by the shared model, though {one}"
+    said = " and ".join(f"{moved(gain, unit, scale)} {how}" for how, gain in told.items())
+    return f"Taken together the sites {said}, though {one}"
+
+
+def moved(gain: Gain, unit: str, scale: float) -> str:
+    """ "gain 7 points", or "lose" as many."""
+    value = (gain.value or 0) * scale
+    return f"{'gain' if value > 0 else 'lose'} {with_unit(rounded(abs(value)), unit)}"
 
 
 def called(sites: Sequence[Site], of: int) -> str:
@@ -307,6 +355,11 @@ def span(amounts: Sequence[float]) -> str:
     """
     low, high = rounded(min(amounts)), rounded(max(amounts))
     return low if low == high else f"{low}–{high}"
+
+
+def with_unit(amount: str, unit: str) -> str:
+    """ "4–9 points", "1 point", "0.42 of RMSE"."""
+    return f"{amount}{unit.removesuffix('s') if (amount, unit) == ('1', ' points') else unit}"
 
 
 def rounded(amount: float) -> str:
