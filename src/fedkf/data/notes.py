@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedkf.core.limits import shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells
+from fedkf.data.columns import as_number
+from fedkf.data.outcomes import comparison
 from fedkf.data.source import Source
 
 if TYPE_CHECKING:
@@ -27,6 +33,8 @@ NUMBER = re.compile(r"(.*[^a-z])?(p?id|nr|no|number|key|index|mrn|case|subject|p
 """What columns are called that say who somebody is."""
 LEAST_NUMBERED = 20
 """With fewer rows any column may have another whole number in each."""
+MOST_KINDS = 4
+"""Values that are named one by one where they count as the same."""
 
 
 def table_notes(source: Source) -> list[str]:
@@ -73,6 +81,36 @@ def positive_note(reading: Reading, class_names: Sequence[str]) -> list[str]:
         f"{reading.targets[0]} {class_names[1]!r} counts as positive, {class_names[0]!r} as "
         "negative; data.positive names another"
     ]
+
+
+def lumped_note(
+    table: Table, reading: Reading, labels: NDArray[Any], class_names: Sequence[str]
+) -> list[str]:
+    """Which values count as negative, where `data.positive` is one value and several are not it."""
+    if reading.positive is None or comparison(reading.positive) is not None:
+        return []
+    if find(reading.task).targets == "number":
+        return []
+    timed = labels.ndim == 2
+    hits = labels[:, 1] > 0 if timed else labels == 1
+    kinds = Counter(kind_of(str(cell)) for cell in table.cells[reading.targets[-1]][~hits])
+    if len(kinds) < 2:
+        return []
+    unit, most = table.unit, kinds.most_common(MOST_KINDS)
+    told = [f"{shown(kind)} ({n} {unit}{'s' if n > 1 else ''})" for kind, n in most]
+    if len(kinds) > len(most):
+        told.append(f"{len(kinds) - len(most)} more")
+    what = "no event" if timed else shown(class_names[0])
+    return [
+        f"{reading.targets[-1]}: {', '.join(told[:-1])} and {told[-1]} count as {what} "
+        f"(data.positive is {reading.positive!r})"
+    ]
+
+
+def kind_of(cell: str) -> str:
+    """A value as it is counted: 0 and 0.0 are one."""
+    number = as_number(cell)
+    return repr(number).removesuffix(".0") if math.isfinite(number) else cell
 
 
 def constant_columns(source: Source) -> list[str]:

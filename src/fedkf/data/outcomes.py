@@ -30,6 +30,11 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def comparison(rule: str | None) -> re.Match[str] | None:
+    """The parts of a `data.positive` such as '>0'; None where it is a value."""
+    return re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule or "")
+
+
 def check_target(reading: Reading, table: Table) -> None:
     """Refuse a configuration that does not say what is predicted, or too much."""
     if not reading.targets:
@@ -168,16 +173,17 @@ def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]
 def positives(table: Table, name: str, reading: Reading) -> NDArray[np.bool_]:
     """Which rows `data.positive` means: those with a value, or such as '>0'."""
     cells, rule = table.cells[name], str(reading.positive)
-    comparison = re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule)
+    parts = comparison(rule)
     hits: NDArray[np.bool_]
-    if comparison is None:
+    if parts is None:
+        check_spelling(table, name, rule)
         hits = canonical(cells, [rule]) == rule
     else:
         try:
-            limit = float(comparison[2])
+            limit = float(parts[2])
         except ValueError:
             raise UserError(f"data.positive is {rule!r}; it is a value, or such as '>0'") from None
-        hits = COMPARISONS[comparison[1]](number(table, name), limit)
+        hits = COMPARISONS[parts[1]](number(table, name), limit)
     if not hits.any() and reading.least_classes > 1:  # one site's file may well have none
         values = [shown(str(value)) for value in np.unique(cells)[:6]]
         raise UserError(
@@ -185,3 +191,18 @@ def positives(table: Table, name: str, reading: Reading) -> NDArray[np.bool_]:
             f"{', '.join(values)}"
         )
     return hits
+
+
+def check_spelling(table: Table, name: str, rule: str) -> None:
+    """Refuse values that differ from `data.positive` in capital letters or spaces alone."""
+    cells = table.cells[name]
+    alike = np.char.lower(np.char.strip(cells)) == rule.strip().lower()
+    odd = np.flatnonzero(alike & (canonical(cells, [rule]) != rule))
+    if len(odd):
+        cell = str(cells[odd[0]])
+        count = int((cells == cell).sum())
+        raise UserError(
+            f"{table.where}: data.positive is {rule!r}, but {name!r} is {shown(cell)} in "
+            f"{count} {table.unit}{'s' if count > 1 else ''}, the first in "
+            f"{table.place(int(odd[0]))}, which would not count; write both alike"
+        )
