@@ -95,6 +95,25 @@ def test_objects_are_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
         told(tmp_path, None, **arrays)
 
 
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (np.inf, r"mine\.npz: the label of sample 5 is inf, which is no finite number"),
+        (1e30, r"the label of sample 5 is 1e\+30, which is absurdly large beside the others"),
+    ],
+)
+def test_numbers_out_of_all_proportion_are_no_targets(
+    tmp_path: Path, value: float, sentence: str
+) -> None:
+    costs = np.arange(24) * 10.0
+    costs[5] = value
+    with pytest.raises(UserError, match=sentence):
+        told(tmp_path, Reading(task="regression"), signals=SIGNALS, labels=costs, client=PEOPLE)
+    both = np.stack([costs, PEOPLE == 7], axis=1)
+    with pytest.raises(UserError, match=sentence):
+        told(tmp_path, Reading(task="survival"), signals=SIGNALS, labels=both, client=PEOPLE)
+
+
 def test_several_classes_a_sample_are_refused(tmp_path: Path) -> None:
     labels = np.eye(3, dtype=int)[ACTIVITY]
     with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -14,9 +15,10 @@ from fedkf.core.errors import UserError
 from fedkf.core.limits import proper_text, shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells
-from fedkf.data.columns import canonical, categories_of, numbers
+from fedkf.data.columns import as_number, canonical, categories_of, numbers
 from fedkf.data.reading import Reading
 from fedkf.data.tabular import Table
+from fedkf.data.targets import absurd
 
 MOST_CLASSES = 1000
 HAPPENED, NOT = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
@@ -54,9 +56,9 @@ def targets_of(table: Table, reading: Reading) -> tuple[NDArray[Any], list[str]]
     """The labels as the task has them, and the names of the classes (none for numbers)."""
     kind = find(reading.task).targets
     if kind == "number":
-        return number(table, reading.targets[0]).astype(np.float32), []
+        return measured(table, reading.targets[0]).astype(np.float32), []
     if kind == "time":
-        time = number(table, reading.targets[0])
+        time = measured(table, reading.targets[0])
         event = events(table, reading)
         check_survival(table, reading, time)
         return np.stack([time, event], axis=1).astype(np.float32), []
@@ -79,10 +81,28 @@ def number(table: Table, name: str) -> NDArray[np.float64]:
     values, mistaken = numbers(table.cells[name])
     if mistaken.any():
         row = int(np.flatnonzero(mistaken)[0])
-        cell = shown(str(table.cells[name][row]))
+        cell = str(table.cells[name][row])
+        infinite = math.isinf(as_number(cell))
         raise UserError(
-            f"{table.where}: the target {name!r} is {cell} in {table.place(row)}, which is no "
-            "number; for classes set data.task to classification"
+            f"{table.where}: the target {name!r} is {shown(cell)} in {table.place(row)}, which is "
+            + (
+                "infinite; correct it, or add it to data.missing_values"
+                if infinite
+                else "no number; for classes set data.task to classification"
+            )
+        )
+    return values
+
+
+def measured(table: Table, name: str) -> NDArray[np.float64]:
+    """A target of numbers, none of which is absurdly large."""
+    values = number(table, name)
+    if (odd := absurd(values)).any():
+        row, more = int(np.flatnonzero(odd)[0]), int(odd.sum()) - 1
+        raise UserError(
+            f"{table.where}: the target {name!r} is {shown(str(table.cells[name][row]))} in "
+            f"{table.place(row)}{f' (and {more} more)' if more else ''}, which is absurdly large "
+            "beside the others; correct it, or add it to data.missing_values"
         )
     return values
 
