@@ -131,15 +131,33 @@ def unmeasured_columns(source: Source) -> list[str]:
     """Columns without any value at a site, where others have some."""
     if source.owners is None or source.layout is None:
         return []
-    there = ~np.isnan(source.inputs)
+    return unmeasured(source, ~np.isnan(source.inputs), source.layout.input_names, "column")
+
+
+def unmeasured_channels(source: Source, names: Sequence[str]) -> list[str]:
+    """Channels of signals without any value at all, or at a site where others have some."""
+    there = ~np.isnan(source.inputs).all(-1)
+    never = [name for k, name in enumerate(names) if not there[:, k].any()]
+    told = f"{', '.join(never[:5])}{' …' if len(never) > 5 else ''}"
+    what = "channel" if len(never) == 1 else "channels"
+    notes = [f"{what} {told}: never measured, which tells a model nothing"] if never else []
+    return notes + unmeasured(source, there, names, "channel")
+
+
+def unmeasured(
+    source: Source, there: NDArray[np.bool_], names: Sequence[str], what: str
+) -> list[str]:
+    """Inputs without any value at a site, by which samples have one."""
+    if source.owners is None:
+        return []
     notes = []
-    for k, name in enumerate(source.layout.input_names):
+    for k, name in enumerate(names):
         held = np.bincount(source.owners[there[:, k]], minlength=len(source.owner_names)) > 0
         if held.any() and not held.all():
             absent = [site for site, has in zip(source.owner_names, held, strict=True) if not has]
             sites = f"{', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}"
             notes.append(
-                f"column {name}: never measured at {sites}, so that models get a stand-in there"
+                f"{what} {name}: never measured at {sites}, so that models get a stand-in there"
             )
     return notes[:FEW_ROWS]
 
