@@ -33,7 +33,7 @@ def table(path: Path, change: Callable[[int, Row], Row | None], *more: Row) -> P
 
 def told(path: Path, **reading: object) -> tuple[Source, list[str]]:
     said: list[str] = []
-    how = Reading(target="ill", site="site", **reading)  # type: ignore[arg-type]
+    how = Reading(**{"target": "ill", "site": "site", **reading})  # type: ignore[arg-type]
     return read("table", str(path), how, said.append), said
 
 
@@ -59,6 +59,31 @@ def test_text_in_a_column_of_numbers_is_refused_with_its_place(tmp_path: Path) -
     path = table(tmp_path / "t.csv", lambda k, row: {**row, "age": "old"} if k == 17 else row)
     with pytest.raises(UserError, match=r"'age' holds numbers, but 'old' in t\.csv, line 19"):
         told(path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "sentence"),
+    [
+        ("inf", r"'cost' is 'inf' in t\.csv, line 5, which is infinite; correct it"),
+        ("-Infinity", r"'cost' is '-Infinity' in t\.csv, line 5, which is infinite"),
+        ("1e30", r"'cost' is '1e30' in t\.csv, line 5, which is absurdly large beside the others"),
+        ("1e300", r"'cost' is '1e300' in t\.csv, line 5, which is absurdly large"),
+        ("dear", r"'cost' is 'dear' in t\.csv, line 5, which is no number; for classes set"),
+    ],
+)
+def test_a_target_that_is_no_sensible_number_is_refused_with_its_place(
+    tmp_path: Path, cell: str, sentence: str
+) -> None:
+    costs = [str(10 * (k % 5)) for k in range(20)]  # those who cost nothing say nothing of the rest
+    costs[3] = cell
+    lines = [f"{'ab'[k % 2]},{k % 7},{cost}" for k, cost in enumerate(costs)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,age,cost", *lines]))
+    with pytest.raises(UserError, match=sentence):
+        told(tmp_path / "t.csv", task="regression", target="cost")
+    source, _ = told(
+        tmp_path / "t.csv", task="regression", target="cost", missing_values=["", cell]
+    )
+    assert len(source.labels) == 19
 
 
 def test_a_constant_column_is_told(tmp_path: Path) -> None:

@@ -215,6 +215,49 @@ def test_a_positive_that_no_row_has_is_named(tmp_path: Path) -> None:
         told(path, task="binary", target="dead", positive=">5")
 
 
+def outcomes(path: Path, *words: str) -> Path:
+    """Twenty rows at two sites whose outcomes are these words, one after the other."""
+    lines = [f"{'ab'[k // 10]},{k % 7},{k / 2},{words[k % len(words)]}" for k in range(20)]
+    return rows(path, "site,x,days,status", *lines)
+
+
+@pytest.mark.parametrize("target", [["days", "status"], "status"])
+def test_a_value_that_is_nearly_the_positive_one_is_refused(tmp_path: Path, target: object) -> None:
+    path = outcomes(tmp_path / "t.csv", "dead", "alive", "alive", "Dead")
+    task = "binary" if target == "status" else "survival"
+    wrong = r"t\.csv: data\.positive is 'dead', but 'status' is 'Dead' in 5 rows, .*t\.csv, line 5,"
+    with pytest.raises(UserError, match=wrong):
+        told(path, task=task, target=target, positive="dead")
+    with pytest.raises(UserError, match=r"'status' is 'dead' in 5 rows"):
+        told(path, task=task, target=target, positive="DEAD")
+
+
+def test_several_values_that_count_as_negative_are_told(tmp_path: Path) -> None:
+    path = outcomes(tmp_path / "t.csv", "dead", "alive", "alive", "lost")
+    _, said = told(path, task="survival", target=["days", "status"], positive="dead")
+    words = "status: 'alive' (10 rows) and 'lost' (5 rows) count as"
+    assert said == [f"{words} no event (data.positive is 'dead')"]
+    _, said = told(path, task="binary", target="status", positive="dead")
+    assert said == [f"{words} 'not dead' (data.positive is 'dead')"]
+    path = outcomes(tmp_path / "codes.csv", "1", "0", "2", "0.0")
+    _, said = told(path, task="survival", target=["days", "status"], positive="1")
+    assert said == [
+        "status: '0' (10 rows) and '2' (5 rows) count as no event (data.positive is '1')"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "positive"),
+    [(("dead", "alive"), "dead"), (("1", "0", "0.0"), "1"), (("1", "0", "2"), ">0")],
+)
+def test_two_values_and_comparisons_need_no_word(
+    tmp_path: Path, words: tuple[str, ...], positive: str
+) -> None:
+    path = outcomes(tmp_path / "t.csv", *words)
+    assert told(path, task="survival", target=["days", "status"], positive=positive)[1] == []
+    assert told(path, task="binary", target="status", positive=positive)[1] == []
+
+
 def test_a_negative_time_is_named(tmp_path: Path) -> None:
     path = survival(tmp_path / "t.csv", "1", "0")
     path.write_text(path.read_text().replace("b,3,3,", "b,3,-3,"))

@@ -84,9 +84,10 @@ def test_arrays_that_do_not_fit_are_refused(
 
 
 def record(file: Path, rows: int, label: str | None = None, **more: list[str]) -> None:
-    """A recording whose first channel counts its rows."""
+    """A recording whose first channel counts its rows, though not as steadily as a clock."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    columns = {"time": [f"{k / 10}" for k in range(rows)], "x": [str(k) for k in range(rows)]}
+    counted = [str(k + k % 2 / 10) for k in range(rows)]
+    columns = {"time": [f"{k / 10}" for k in range(rows)], "x": counted}
     columns |= {
         "y": [f"{1.5 + k % 2}" for k in range(rows)],
         **({"act": [label] * rows} if label else {}),
@@ -157,7 +158,7 @@ def test_channels_that_never_change_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y,act\n" + "1,1,sit\n" * 9 + "1,2,walk\n" * 9)
     said: list[str] = []
     signals(str(tmp_path / "a.csv"), Reading(target="act", window=2), said.append)
-    assert "channel x is the same everywhere, so that nothing is learned from it" in said
+    assert "the same everywhere, so that nothing is learned from it: channel x" in said
 
 
 def test_recordings_that_are_too_short_are_left_out(tmp_path: Path) -> None:
@@ -241,4 +242,111 @@ def test_words_are_no_target_of_a_regression(tmp_path: Path) -> None:
     (tmp_path / "ann.csv").write_text("x,what\n" + "1,walk\n2,run\n" * 10)
     reading = Reading(task="regression", target="what", window=4)
     with pytest.raises(UserError, match="the target holds 'walk', which is no number"):
+        signals(str(tmp_path), reading)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("timestamp_ns", "Time (s)", "time_ms", "t_sec", "t [ms]", "Clock"),
+        *("Time_Stamp", "timestamp (µs)", "unix_time", "date time", "Elapsed Time (min)"),
+    ],
+)
+def test_a_clock_by_another_name_is_no_channel_and_told(tmp_path: Path, name: str) -> None:
+    said: list[str] = []
+    for act in ("sit", "walk"):
+        record(tmp_path / "ann" / f"{act}.csv", 8, act, **{name: [f"{k**2}" for k in range(8)]})
+    source = signals(str(tmp_path), Reading(window=4, target="act"), said.append)
+    assert source.inputs.shape[1:] == (2, 4)
+    told = f"column {name} tells when, so that it is no channel; data.columns names channels"
+    assert said[0] == told
+    said.clear()
+    for columns in (["x", name], ["x", "y"]):
+        asked = Reading(window=4, target="act", columns=columns)
+        assert signals(str(tmp_path), asked, said.append).inputs.shape[1:] == (2, 4)
+    assert told not in said
+
+
+@pytest.mark.parametrize("name", ["t", "t_min", "ts", "temperature", "reaction_time", "timer"])
+def test_what_may_be_measured_is_a_channel(tmp_path: Path, name: str) -> None:
+    for act in ("sit", "walk"):
+        record(tmp_path / "ann" / f"{act}.csv", 8, act, **{name: [f"{k**2}" for k in range(8)]})
+    assert signals(str(tmp_path), Reading(window=4, target="act")).inputs.shape[1:] == (3, 4)
+
+
+def test_a_channel_that_rises_steadily_in_every_recording_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    late = {"sit": 1_600_000_000_000, "walk": 1_600_000_090_000}
+    for act, start in late.items():
+        record(
+            tmp_path / "ann" / f"{act}.csv",
+            8,
+            act,
+            moment=[str(start + 20 * k) for k in range(8)],
+            height=[str(k if act == "sit" else 8 - k) for k in range(8)],
+        )
+    source = signals(str(tmp_path), Reading(window=4, target="act"), said.append)
+    assert source.inputs.shape[1:] == (4, 4)
+    assert [text for text in said if "rises" in text] == [
+        "column moment: rises by the same step from row to row in every recording, as clocks do, "
+        "and it is a channel; data.ignore leaves it out"
+    ]
+
+
+def test_rows_of_people_that_are_mixed_are_put_together(tmp_path: Path) -> None:
+    said: list[str] = []
+    who, acts = ["ann", "ben"] * 8 + ["ann"] * 4, ["sit"] * 8 + ["walk"] * 12
+    record(tmp_path / "all.csv", 20, act=acts, user=who)
+    reading = Reading(window=4, target="act", site="user")
+    source = signals(str(tmp_path / "all.csv"), reading, said.append)
+    assert owned(source) == {"ann": [0, 8, 16], "ben": [1, 9]}
+    assert source.inputs[0, 0].tolist() == [0, 2, 4, 6]
+    assert said[0].startswith(
+        "all.csv: the rows of ann, ben are scattered over 17 places, and are put together in their "
+        "order; sort the file"
+    )
+
+
+def test_a_person_who_comes_back_has_several_recordings(tmp_path: Path) -> None:
+    said: list[str] = []
+    who = ["ann"] * 6 + ["ben"] * 6 + ["ann"] * 5 + ["ben"] * 5 + ["ann"] * 2
+    record(tmp_path / "all.csv", 24, act=["sit"] * 12 + ["walk"] * 12, user=who)
+    reading = Reading(window=4, target="act", site="user")
+    source = signals(str(tmp_path / "all.csv"), reading, said.append)
+    assert owned(source) == {"ann": [0, 12], "ben": [6, 17]}
+    assert not [text for text in said if "scattered" in text]
+
+
+def test_files_with_other_channels_are_named_with_their_folders(tmp_path: Path) -> None:
+    for person, channels in (("ann", "x,y,act"), ("ben", "y,x,act")):
+        (tmp_path / person).mkdir()
+        (tmp_path / person / "r.csv").write_text("\n".join([channels, *["1,2,sit"] * 4]))
+    wrong = r"ben/r\.csv has the channels y, x, and ann/r\.csv x, y; data\.columns names them in"
+    with pytest.raises(UserError, match=wrong):
+        signals(str(tmp_path), Reading(window=2, target="act"))
+    (tmp_path / "ben" / "r.csv").write_text("\n".join(["y,z,act", *["1,2,sit"] * 4]))
+    with pytest.raises(UserError, match=r"ben/r\.csv has the channels y, z, and ann/r\.csv x, y$"):
+        signals(str(tmp_path), Reading(window=2, target="act"))
+
+
+def test_a_channel_that_is_empty_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    for act in ("sit", "walk"):
+        record(tmp_path / "ann" / f"{act}.csv", 8, act, z=[""] * 8)
+    signals(str(tmp_path), Reading(window=4, target="act"), said.append)
+    assert said[-1] == "channel z: never measured, which tells a model nothing"
+
+
+def test_the_positive_of_recordings_is_as_strict_as_that_of_tables(tmp_path: Path) -> None:
+    said: list[str] = []
+    for act in ("run", "sit", "walk"):
+        record(tmp_path / "ann" / f"{act}.csv", 8, act=[act] * 7 + ["Run" if act == "sit" else act])
+    reading = Reading(task="binary", window=4, target="act", positive="sit")
+    source = signals(str(tmp_path), reading, said.append)
+    assert source.class_names == ["not sit", "sit"]
+    assert (
+        "act: 'run' (2 windows) and 'walk' (2 windows) count as 'not sit' (data.positive is 'sit')"
+    ) in said
+    reading = Reading(task="binary", window=4, target="act", positive="run")
+    with pytest.raises(UserError, match=r"'act' is 'Run' in 1 row, the first in sit\.csv, line 9"):
         signals(str(tmp_path), reading)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 from fedkf.data.groups import with_groups
 from fedkf.data.reading import Reading
-from fedkf.data.source import Source
+from fedkf.data.source import Say, Source
 from fedkf.data.targets import Targets
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -33,12 +33,15 @@ class Annotations:
     client: str = CLIENT
     split_by: str | None = None
     groups: Sequence[str] = ()
+    missing: Sequence[str] = ()
+    """What stands for no label; where nothing does, all samples must have one."""
 
     @staticmethod
     def of(reading: Reading) -> Annotations:
         """As a configuration has it: `data.target` and `data.site` name other arrays."""
         labels = tuple(reading.targets) or (LABELS,)
-        return Annotations(labels, reading.site or CLIENT, reading.split_by, reading.groups)
+        site, missing = reading.site or CLIENT, reading.missing_values
+        return Annotations(labels, site, reading.split_by, reading.groups, missing)
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -51,14 +54,56 @@ class Annotations:
         found = [arrays[name] for name in self.labels]
         return found[0] if len(found) == 1 else np.stack([a.reshape(-1) for a in found], axis=1)
 
+    def lacking(self, arrays: Arrays) -> NDArray[np.bool_]:
+        """Which samples have no label: an empty text, NaN or what else stands for it."""
+        found = [unlabelled(arrays[name], self.missing) for name in self.labels]
+        return np.logical_or.reduce(found) if len({len(a) for a in found}) == 1 else found[0]
+
     def named(self, targets: Targets, arrays: Arrays) -> Targets:
         """The targets with the file's names for its classes, unless there are others."""
+        if targets.class_names is not None:
+            return targets
+        return replace(targets, class_names=self.called(arrays))
+
+    def called(self, arrays: Arrays) -> list[str] | None:
+        """The file's names for classes that are numbers, if it has any."""
         names, labels = arrays.get("label_names"), arrays[self.labels[0]]
-        if targets.class_names is not None or names is None:
-            return targets
-        if names.ndim != 1 or names.dtype.kind != "U" or labels.dtype.kind not in "iu":
-            return targets
-        return replace(targets, class_names=[str(name) for name in names])
+        if names is None or names.ndim != 1 or names.dtype.kind != "U":
+            return None
+        return [str(name) for name in names] if labels.dtype.kind in "iu" else None
+
+
+def unlabelled(labels: NDArray[Any], missing: Sequence[str]) -> NDArray[np.bool_]:
+    """Which labels are none, by what stands for that."""
+    if not missing or labels.ndim not in (1, 2) or labels.dtype.kind not in "iufSU":
+        return np.zeros(labels.shape[:1], bool)
+    absent: NDArray[np.bool_]
+    if labels.dtype.kind == "f":
+        absent = np.isnan(labels)
+    else:
+        texts = np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels
+        absent = np.isin(np.char.strip(texts.astype(np.str_)), list(missing))
+    return np.asarray(absent.reshape(len(labels), -1).any(1))
+
+
+def labelled(arrays: Arrays, inputs: str, where: str, asked: Annotations, say: Say) -> Arrays:
+    """The arrays without samples that have no label, whose number is told."""
+    lacking = asked.lacking(arrays)
+    owned = (inputs, *asked.labels, asked.client, "split", asked.split_by, *asked.groups)
+    each = {name for name in owned if name is not None and name in arrays}
+    if not lacking.any() or any(arrays[name].shape[:1] != lacking.shape for name in each):
+        return arrays
+    if lacking.all():
+        raise UserError(f"{where}: no sample has a label ({', '.join(asked.labels)})")
+    count = int(lacking.sum())
+    out = "has no label and is" if count == 1 else "have no label and are"
+    say(f"{count} of {len(lacking)} samples {out} left out")
+    if asked.client in each:
+        held = arrays[asked.client]
+        left = {str(name) for name in np.unique(held[~lacking])}
+        if gone := [str(name) for name in np.unique(held) if str(name) not in left]:
+            say(f"no sample is left of {', '.join(gone[:5])}{' …' if len(gone) > 5 else ''}")
+    return {name: a[~lacking] if name in each else a for name, a in arrays.items()}
 
 
 def annotated(

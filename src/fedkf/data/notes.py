@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedkf.core.limits import shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells
+from fedkf.data.columns import as_number
+from fedkf.data.outcomes import comparison
 from fedkf.data.source import Source
 
 if TYPE_CHECKING:
@@ -29,6 +35,8 @@ LISTED = 5
 """Notes of a kind; more are counted."""
 LEAST_NUMBERED = 20
 """With fewer rows any column may have another whole number in each."""
+MOST_KINDS = 4
+"""Values that are named one by one where they count as the same."""
 
 
 def table_notes(source: Source) -> list[str]:
@@ -77,6 +85,36 @@ def positive_note(reading: Reading, class_names: Sequence[str]) -> list[str]:
     ]
 
 
+def lumped_note(
+    table: Table, reading: Reading, labels: NDArray[Any], class_names: Sequence[str]
+) -> list[str]:
+    """Which values count as negative, where `data.positive` is one value and several are not it."""
+    if reading.positive is None or comparison(reading.positive) is not None:
+        return []
+    if find(reading.task).targets == "number":
+        return []
+    timed = labels.ndim == 2
+    hits = labels[:, 1] > 0 if timed else labels == 1
+    kinds = Counter(kind_of(str(cell)) for cell in table.cells[reading.targets[-1]][~hits])
+    if len(kinds) < 2:
+        return []
+    unit, most = table.unit, kinds.most_common(MOST_KINDS)
+    told = [f"{shown(kind)} ({n} {unit}{'s' if n > 1 else ''})" for kind, n in most]
+    if len(kinds) > len(most):
+        told.append(f"{len(kinds) - len(most)} more")
+    what = "no event" if timed else shown(class_names[0])
+    return [
+        f"{reading.targets[-1]}: {', '.join(told[:-1])} and {told[-1]} count as {what} "
+        f"(data.positive is {reading.positive!r})"
+    ]
+
+
+def kind_of(cell: str) -> str:
+    """A value as it is counted: 0 and 0.0 are one."""
+    number = as_number(cell)
+    return repr(number).removesuffix(".0") if math.isfinite(number) else cell
+
+
 def constant_columns(source: Source) -> list[str]:
     inputs, layout = source.inputs, source.layout
     names = layout.input_names if layout else [str(k) for k in range(inputs.shape[1])]
@@ -95,15 +133,33 @@ def unmeasured_columns(source: Source) -> list[str]:
     """Columns without any value at a site, where others have some."""
     if source.owners is None or source.layout is None:
         return []
-    there = ~np.isnan(source.inputs)
+    return unmeasured(source, ~np.isnan(source.inputs), source.layout.input_names, "column")
+
+
+def unmeasured_channels(source: Source, names: Sequence[str]) -> list[str]:
+    """Channels of signals without any value at all, or at a site where others have some."""
+    there = ~np.isnan(source.inputs).all(-1)
+    never = [name for k, name in enumerate(names) if not there[:, k].any()]
+    told = f"{', '.join(never[:5])}{' …' if len(never) > 5 else ''}"
+    what = "channel" if len(never) == 1 else "channels"
+    notes = [f"{what} {told}: never measured, which tells a model nothing"] if never else []
+    return notes + unmeasured(source, there, names, "channel")
+
+
+def unmeasured(
+    source: Source, there: NDArray[np.bool_], names: Sequence[str], what: str
+) -> list[str]:
+    """Inputs without any value at a site, by which samples have one."""
+    if source.owners is None:
+        return []
     notes = []
-    for k, name in enumerate(source.layout.input_names):
+    for k, name in enumerate(names):
         held = np.bincount(source.owners[there[:, k]], minlength=len(source.owner_names)) > 0
         if held.any() and not held.all():
             absent = [site for site, has in zip(source.owner_names, held, strict=True) if not has]
             sites = f"{', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}"
             notes.append(
-                f"column {name}: never measured at {sites}, so that models get a stand-in there"
+                f"{what} {name}: never measured at {sites}, so that models get a stand-in there"
             )
     left = len(notes) - LISTED
     rest = [f"and {left} more columns that are never measured at some site"] if left > 0 else []

@@ -7,10 +7,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.data.annotations import Annotations, annotated
+from fedkf.data.annotations import Annotations, annotated, labelled
 from fedkf.data.arrays import read_npz
 from fedkf.data.files import find
-from fedkf.data.source import Source, check
+from fedkf.data.source import Say, Source, check
 from fedkf.data.targets import Targets
 
 
@@ -18,6 +18,7 @@ def npz(
     path: str,
     targets: Targets = Targets(),  # noqa: B008
     asked: Annotations = Annotations(),  # noqa: B008
+    say: Say = lambda text: None,
 ) -> Source:
     """A file of NumPy's with `images` and `labels`, and perhaps more that says who holds what.
 
@@ -25,8 +26,9 @@ def npz(
     are whole numbers, or names; for other tasks than classes as data/targets.py says.
     """
     file = find(path)
-    arrays = read_npz(file, "images", *asked.labels, also=asked.others)
     where = f"data.path: {file}"
+    read = read_npz(file, "images", *asked.labels, also=asked.others)
+    arrays = labelled(read, "images", where, asked, say)
     images = channels_first(arrays["images"], where)
     source = check(where, images, asked.targets(arrays), asked.named(targets, arrays))
     return annotated(source, arrays, where, asked)

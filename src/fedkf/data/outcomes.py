@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -14,9 +15,10 @@ from fedkf.core.errors import UserError
 from fedkf.core.limits import proper_text, shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells
-from fedkf.data.columns import canonical, categories_of, numbers
+from fedkf.data.columns import as_number, canonical, categories_of, numbers
 from fedkf.data.reading import Reading
 from fedkf.data.tabular import Table
+from fedkf.data.targets import absurd
 
 MOST_CLASSES = 1000
 HAPPENED, NOT = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
@@ -28,6 +30,11 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "=": operator.eq,
 }
+
+
+def comparison(rule: str | None) -> re.Match[str] | None:
+    """The parts of a `data.positive` such as '>0'; None where it is a value."""
+    return re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule or "")
 
 
 def check_target(reading: Reading, table: Table) -> None:
@@ -49,9 +56,9 @@ def targets_of(table: Table, reading: Reading) -> tuple[NDArray[Any], list[str]]
     """The labels as the task has them, and the names of the classes (none for numbers)."""
     kind = find(reading.task).targets
     if kind == "number":
-        return number(table, reading.targets[0]).astype(np.float32), []
+        return measured(table, reading.targets[0]).astype(np.float32), []
     if kind == "time":
-        time = number(table, reading.targets[0])
+        time = measured(table, reading.targets[0])
         event = events(table, reading)
         check_survival(table, reading, time)
         return np.stack([time, event], axis=1).astype(np.float32), []
@@ -74,10 +81,28 @@ def number(table: Table, name: str) -> NDArray[np.float64]:
     values, mistaken = numbers(table.cells[name])
     if mistaken.any():
         row = int(np.flatnonzero(mistaken)[0])
-        cell = shown(str(table.cells[name][row]))
+        cell = str(table.cells[name][row])
+        infinite = math.isinf(as_number(cell))
         raise UserError(
-            f"{table.where}: the target {name!r} is {cell} in {table.place(row)}, which is no "
-            "number; for classes set data.task to classification"
+            f"{table.where}: the target {name!r} is {shown(cell)} in {table.place(row)}, which is "
+            + (
+                "infinite; correct it, or add it to data.missing_values"
+                if infinite
+                else "no number; for classes set data.task to classification"
+            )
+        )
+    return values
+
+
+def measured(table: Table, name: str) -> NDArray[np.float64]:
+    """A target of numbers, none of which is absurdly large."""
+    values = number(table, name)
+    if (odd := absurd(values)).any():
+        row, more = int(np.flatnonzero(odd)[0]), int(odd.sum()) - 1
+        raise UserError(
+            f"{table.where}: the target {name!r} is {shown(str(table.cells[name][row]))} in "
+            f"{table.place(row)}{f' (and {more} more)' if more else ''}, which is absurdly large "
+            "beside the others; correct it, or add it to data.missing_values"
         )
     return values
 
@@ -168,16 +193,17 @@ def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]
 def positives(table: Table, name: str, reading: Reading) -> NDArray[np.bool_]:
     """Which rows `data.positive` means: those with a value, or such as '>0'."""
     cells, rule = table.cells[name], str(reading.positive)
-    comparison = re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule)
+    parts = comparison(rule)
     hits: NDArray[np.bool_]
-    if comparison is None:
+    if parts is None:
+        check_spelling(table, name, rule)
         hits = canonical(cells, [rule]) == rule
     else:
         try:
-            limit = float(comparison[2])
+            limit = float(parts[2])
         except ValueError:
             raise UserError(f"data.positive is {rule!r}; it is a value, or such as '>0'") from None
-        hits = COMPARISONS[comparison[1]](number(table, name), limit)
+        hits = COMPARISONS[parts[1]](number(table, name), limit)
     if not hits.any() and reading.least_classes > 1:  # one site's file may well have none
         values = [shown(str(value)) for value in np.unique(cells)[:6]]
         raise UserError(
@@ -185,3 +211,18 @@ def positives(table: Table, name: str, reading: Reading) -> NDArray[np.bool_]:
             f"{', '.join(values)}"
         )
     return hits
+
+
+def check_spelling(table: Table, name: str, rule: str) -> None:
+    """Refuse values that differ from `data.positive` in capital letters or spaces alone."""
+    cells = table.cells[name]
+    alike = np.char.lower(np.char.strip(cells)) == rule.strip().lower()
+    odd = np.flatnonzero(alike & (canonical(cells, [rule]) != rule))
+    if len(odd):
+        cell = str(cells[odd[0]])
+        count = int((cells == cell).sum())
+        raise UserError(
+            f"{table.where}: data.positive is {rule!r}, but {name!r} is {shown(cell)} in "
+            f"{count} {table.unit}{'s' if count > 1 else ''}, the first in "
+            f"{table.place(int(odd[0]))}, which would not count; write both alike"
+        )

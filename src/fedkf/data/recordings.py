@@ -20,10 +20,12 @@ from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import in_words, memory, proper_text, shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells, ending
+from fedkf.data.clocks import clock_notes, is_clock, steady, steady_notes
 from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
 from fedkf.data.groups import with_groups
-from fedkf.data.outcomes import targets_of
+from fedkf.data.notes import lumped_note, unmeasured_channels
+from fedkf.data.outcomes import check_spelling, comparison, targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
 from fedkf.data.tabular import Table, read_csv
@@ -32,20 +34,16 @@ PIECE, SHARES = 10, 5
 """At most so many windows of a piece, where a site's only recording is cut up to be divided; one
 that is the only one of its class gives at least so many pieces, if it is long enough."""
 ENDINGS = (".csv", ".tsv", ".txt")
-CLOCKS = ("time", "timestamp", "date", "datetime")
-"""Columns that tell when, not what; they are channels only if data.columns names them."""
-
-
 MOST_NOTES = 3
 """Of how files were read; thousands of them may say the same, each with its name."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Rows of a file that follow each other: channels×time, a label for each row, and whose."""
+    """Rows of a file that belong together: channels×time, a label for each row, and whose."""
 
     file: str
-    line: int
+    lines: NDArray[np.int64]
     site: str | None
     values: NDArray[np.float32]
     labels: Cells
@@ -53,6 +51,10 @@ class Recording:
     """What `data.split_by` says of it, where that is asked for."""
     groups: Mapping[str, Cells] = field(default_factory=dict)
     """What else is asked for of each row (`data.groups`)."""
+    steady: frozenset[str] = frozenset()
+    """The channels that rise by the same step from row to row."""
+    scattered: int = 1
+    """In how many places of the file its rows stood."""
 
     @property
     def length(self) -> int:
@@ -61,8 +63,8 @@ class Recording:
     def part(self, start: int, end: int) -> Recording:
         values, labels = self.values[:, start:end], self.labels[start:end]
         groups = {name: cells[start:end] for name, cells in self.groups.items()}
-        line = self.line + start
-        return replace(self, line=line, values=values, labels=labels, groups=groups)
+        lines = self.lines[start:end]
+        return replace(self, lines=lines, values=values, labels=labels, groups=groups)
 
 
 def recordings(root: Path, reading: Reading, say: Say) -> Source:
@@ -71,24 +73,8 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
     window, stride = reading.window, reading.stride or reading.window
     if window is None or stride is None:
         raise UserError("data.window is missing: how many rows of a recording make one sample")
-    files = csv_files(root) if root.is_dir() else [root]
-    found: list[Recording] = []
-    channels: list[str] = []
-    notes: dict[str, None] = {}
-    for file in files:
-        table = read_csv(file)
-        notes |= dict.fromkeys(table.notes)
-        names = channel_names(table, reading)
-        if channels and names != channels:
-            raise UserError(
-                f"{where}: {file.name} has the channels {', '.join(names)}, and "
-                f"{files[0].name} {', '.join(channels)}"
-            )
-        channels = names
-        found += cut_at_changes(
-            table, file.relative_to(root if root.is_dir() else file.parent), channels, reading
-        )
-    for text in [*notes][:MOST_NOTES]:
+    found, channels = read_all(root, reading, say)
+    for text in scattered_notes(found):
         say(text)
     short = [r for r in found if r.length < window]
     if len(short) == len(found):
@@ -104,14 +90,72 @@ def recordings(root: Path, reading: Reading, say: Say) -> Source:
         left = {r.site for r in found if r.length >= window}
         if gone := sorted({str(r.site) for r in short if r.site not in left}):
             say(f"no recording is left of {', '.join(gone[:5])}{' …' if len(gone) > 5 else ''}")
-    pieces = divisible([r for r in found if r.length >= window], window, stride, say)
-    source = windows(pieces, reading, window, stride, where)
-    if source.owners is None and len(files) > 1:
+    found = [r for r in found if r.length >= window]
+    if reading.columns is None:
+        for text in steady_notes([recording.steady for recording in found], channels):
+            say(text)
+    source = windows(divisible(found, window, stride, say), reading, window, stride, where, say)
+    for text in unmeasured_channels(source, channels):
+        say(text)
+    if source.owners is None and (files := len({recording.file for recording in found})) > 1:
         say(
-            f"nothing says whose the {len(files)} recordings are; data.site names a column, or a "
+            f"nothing says whose the {files} recordings are; data.site names a column, or a "
             r"pattern of the files' names such as 'p\d+'"
         )
     return replace(source, channels=channels)
+
+
+def read_all(root: Path, reading: Reading, say: Say) -> tuple[list[Recording], list[str]]:
+    """The recordings of a file, or of all below a folder, and their channels."""
+    files = csv_files(root) if root.is_dir() else [root]
+    found: list[Recording] = []
+    channels: list[str] = []
+    notes: dict[str, None] = {}
+    above = root if root.is_dir() else root.parent
+    for file in files:
+        table = read_csv(file)
+        names = channel_names(table, reading)
+        notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, reading)))
+        place = file.relative_to(above)
+        if channels and names != channels:
+            raise other_channels(root, (place, names), (files[0].relative_to(above), channels))
+        channels = names
+        found += cut_at_changes(table, place, channels, reading)
+    for text in [*notes][:MOST_NOTES]:
+        say(text)
+    return found, channels
+
+
+def other_channels(
+    root: Path, one: tuple[Path, list[str]], first: tuple[Path, list[str]]
+) -> UserError:
+    """A sentence about two files whose channels are not the same."""
+    (place, names), (before, channels) = one, first
+    same = sorted(names) == sorted(channels)
+    hint = "; data.columns names them in one order" if same else ""
+    return UserError(
+        f"data.path: {root}: {place} has the channels {', '.join(names)}, and {before} "
+        f"{', '.join(channels)}{hint}"
+    )
+
+
+def scattered_notes(found: Sequence[Recording]) -> list[str]:
+    """Files in which rows of several sites are mixed."""
+    mixed: dict[str, list[Recording]] = {}
+    for recording in found:
+        if recording.scattered > 1:
+            mixed.setdefault(recording.file, []).append(recording)
+    notes = []
+    for file, own in mixed.items():
+        names = list(dict.fromkeys(str(r.session if r.site is None else r.site) for r in own))
+        told = f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+        places = sum(recording.scattered for recording in own)
+        notes.append(
+            f"{file}: the rows of {told} are scattered over {places} places, and are put together "
+            "in their order; sort the file if that is not the order of time, and name several "
+            "recordings of one in data.split_by"
+        )
+    return notes[:MOST_NOTES]
 
 
 def csv_files(root: Path) -> list[Path]:
@@ -126,7 +170,7 @@ def csv_files(root: Path) -> list[Path]:
 def channel_names(table: Table, reading: Reading) -> list[str]:
     """The columns that are channels: those named, or all that are nothing else."""
     taken = {*reading.targets, reading.site, reading.split_by, *reading.groups, *reading.ignore}
-    rest = [n for n in table.names if n not in taken and n.lower() not in CLOCKS]
+    rest = [n for n in table.names if n not in taken and not is_clock(n)]
     names = list(reading.columns or rest)
     named = {"data.target": reading.targets, "data.columns": names, "data.groups": reading.groups}
     named |= {"data.ignore": reading.ignore}
@@ -144,7 +188,11 @@ def channel_names(table: Table, reading: Reading) -> list[str]:
 def cut_at_changes(
     table: Table, place: Path, channels: Sequence[str], reading: Reading
 ) -> Iterator[Recording]:
-    """The recordings of a file: where the site or `data.split_by` changes, another one begins."""
+    """The recordings of a file: where the site or `data.split_by` changes, another one begins.
+
+    Rows of one that are scattered over the file, in parts that are shorter than a window, are put
+    together.
+    """
     if not table.rows:
         raise UserError(f"{table.where} holds no rows")
     labels = labels_of(table, place, reading)
@@ -156,17 +204,34 @@ def cut_at_changes(
     sites = sites_of(table, place, reading)
     sessions = None if reading.split_by is None else table.cells[reading.split_by]
     keys = [c for c in (sites, sessions) if c is not None]
-    changed = np.zeros(table.rows - 1, bool)
+    for parts in together(keys, table.rows, reading.window or 1):
+        rows = np.concatenate(parts)
+        yield Recording(
+            str(place),
+            table.lines[rows],
+            None if sites is None else str(sites[rows[0]]),
+            values[:, rows],
+            labels[rows],
+            None if sessions is None else str(sessions[rows[0]]),
+            {name: table.cells[name][rows] for name in reading.groups},
+            frozenset(n for n, c in zip(channels, columns, strict=True) if steady(c[rows])),
+            len(parts),
+        )
+
+
+def together(keys: Sequence[Cells], count: int, window: int) -> list[list[NDArray[np.int64]]]:
+    """The rows of each recording, in their order: one part or, of scattered ones, several."""
+    changed = np.zeros(count - 1, bool)
     for key in keys:
         changed |= key[1:] != key[:-1]
-    starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
-    for start, end in zip(starts, [*starts[1:], table.rows], strict=True):
-        site = None if sites is None else str(sites[start])
-        line = int(table.lines[start])
-        session = None if sessions is None else str(sessions[start])
-        groups = {name: table.cells[name][start:end] for name in reading.groups}
-        part = values[:, start:end], labels[start:end]
-        yield Recording(str(place), line, site, *part, session, groups)
+    owned: dict[tuple[str, ...], list[NDArray[np.int64]]] = {}
+    for part in np.split(np.arange(count), np.flatnonzero(changed) + 1):
+        owned.setdefault(tuple(str(key[part[0]]) for key in keys), []).append(part)
+    found: list[list[NDArray[np.int64]]] = []
+    for parts in owned.values():
+        scattered = sum(map(len, parts)) < window * len(parts)
+        found += [parts] if scattered else [[part] for part in parts]
+    return sorted(found, key=lambda parts: int(parts[0][0]))
 
 
 def labels_of(table: Table, place: Path, reading: Reading) -> Cells:
@@ -174,6 +239,7 @@ def labels_of(table: Table, place: Path, reading: Reading) -> Cells:
     if len(reading.targets) > 1:
         raise UserError("data.target: windows of a recording have one target column")
     if reading.targets:
+        check_positive(table, reading)
         return table.cells[reading.targets[0]]
     if len(place.parts) < 2:
         raise UserError(
@@ -181,6 +247,13 @@ def labels_of(table: Table, place: Path, reading: Reading) -> Cells:
             f"tell; it has {', '.join(table.names[:12])}"
         )
     return np.full(table.rows, place.parts[-2])
+
+
+def check_positive(table: Table, reading: Reading) -> None:
+    """Refuse rows that are nearly `data.positive`, which a window's commonest value would hide."""
+    valued = reading.positive is not None and comparison(reading.positive) is None
+    if valued and find(reading.task).targets != "number":
+        check_spelling(table, reading.targets[0], str(reading.positive))
 
 
 def sites_of(table: Table, place: Path, reading: Reading) -> Cells | None:
@@ -264,7 +337,7 @@ def pieces_of(recording: Recording, window: int, stride: int, most: int) -> list
 
 
 def windows(
-    pieces: Sequence[Recording], reading: Reading, window: int, stride: int, where: str
+    pieces: Sequence[Recording], reading: Reading, window: int, stride: int, where: str, say: Say
 ) -> Source:
     """The windows of all pieces as samples; each piece is a unit of the split."""
     places = [
@@ -284,9 +357,13 @@ def windows(
         where,
         {name: np.array([labels[k] for k in known])},
         np.array([pieces[k].file for k, _ in places]),
-        np.array([pieces[k].line + at for k, at in places], dtype=np.int64),
+        np.array([pieces[k].lines[at] for k, at in places], dtype=np.int64),
+        unit="window",
     )
-    outcome, class_names = targets_of(table, replace(reading, target=name))
+    own = replace(reading, target=name)
+    outcome, class_names = targets_of(table, own)
+    for text in lumped_note(table, own, outcome, class_names):
+        say(text)
     inputs = np.stack([pieces[k].values[:, at : at + window] for k, at in places])
     source = Source(inputs, outcome, class_names, task=reading.task, measured=True)
     source = replace(source, units=units_of(pieces, places), units_by=reading.split_by)

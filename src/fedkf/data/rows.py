@@ -128,7 +128,7 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
             f"{path} has no {window} rows in one piece, which make a sample (data.window)"
         )
     inputs = np.stack([recording.values[:, at : at + window] for recording, at in starts])
-    lines = [recording.line + at for recording, at in starts]
+    lines = [int(recording.lines[at]) for recording, at in starts]
     return Rows(inputs, [path.name] * len(lines), lines)
 
 

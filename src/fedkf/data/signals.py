@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkf.core import objective
 from fedkf.core.errors import UserError
-from fedkf.data.annotations import Annotations, annotated
+from fedkf.data.annotations import Annotations, Arrays, annotated, labelled
 from fedkf.data.arrays import read_npz
+from fedkf.data.cells import Cells
 from fedkf.data.files import find
+from fedkf.data.notes import lumped_note, unmeasured_channels
+from fedkf.data.outcomes import targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.recordings import recordings
 from fedkf.data.source import Say, Source
-from fedkf.data.targets import LARGEST
+from fedkf.data.tabular import Table
+from fedkf.data.targets import LARGEST, whole
 
 
 def signals(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
@@ -37,15 +43,22 @@ def tell_constant(source: Source, say: Say) -> None:
     low, high = (
         np.asarray(end(source.inputs, axis=(0, 2))) for end in (np.fmin.reduce, np.fmax.reduce)
     )
-    for name in (name for name, same in zip(names, low == high, strict=True) if same):
-        say(f"channel {name} is the same everywhere, so that nothing is learned from it")
+    if same := [name for name, alike in zip(names, low == high, strict=True) if alike]:
+        told = f"{', '.join(same[:5])}{' …' if len(same) > 5 else ''}"
+        say(f"the same everywhere, so that nothing is learned from it: channel {told}")
 
 
 def from_npz(file: Path, reading: Reading, say: Say) -> Source:
     """`signals` (N×channels×time, or N×time for one channel) and `labels`; `scale` divides."""
     asked = Annotations.of(reading)
-    arrays = read_npz(file, "signals", *asked.labels, also=("scale", *asked.others))
     where = f"data.path: {file}"
+    if reading.window is not None or reading.stride is not None:
+        say(
+            f"data.window and data.stride are for recordings in CSV files; the signals of "
+            f"{file.name} are taken as they are"
+        )
+    given = read_npz(file, "signals", *asked.labels, also=("scale", *asked.others))
+    arrays = labelled(given, "signals", where, asked, say)
     inputs = in_units(arrays["signals"], arrays.get("scale"), where)
     labels = asked.targets(arrays)
     if len(labels) != len(inputs):
@@ -56,11 +69,51 @@ def from_npz(file: Path, reading: Reading, say: Say) -> Source:
             f"signals have {channels} channels and {length} moments each (N×channels×time); if it "
             "is the other way round, save signals.transpose(0, 2, 1)"
         )
-    targets = asked.named(reading.asked, arrays)
-    read, names = targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
+    read, names = outcome(arrays, asked, file, reading, say)
     source = Source(inputs, read, names, task=reading.task, measured=True)
     source = annotated(source, arrays, where, asked)
-    return replace(source, inputs=chosen_channels(source.inputs, reading, where))
+    source = replace(source, inputs=chosen_channels(source.inputs, reading, where))
+    for text in unmeasured_channels(source, reading.columns or [str(k) for k in range(channels)]):
+        say(text)
+    return source
+
+
+def outcome(
+    arrays: Arrays, asked: Annotations, file: Path, reading: Reading, say: Say
+) -> tuple[NDArray[Any], list[str]]:
+    """The labels as the task has them, and the classes' names; `data.positive` is heeded."""
+    labels, kind = asked.targets(arrays), objective.find(reading.task).targets
+    where, shape = f"data.path: {file}", (2,) if kind == "time" else ()
+    if reading.positive is None or kind == "number" or labels.shape[1:] != shape:
+        targets = asked.named(reading.asked, arrays)
+        return targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
+    if shape:
+        both = asked.labels if len(asked.labels) == 2 else ("time", "event")
+        cells = {name: labels[:, k].astype(np.str_) for k, name in enumerate(both)}
+    else:
+        cells = {asked.labels[0]: words(labels, asked.called(arrays), where)}
+    places, files = np.arange(len(labels)), np.full(len(labels), file.name)
+    table = Table(where, cells, files, places, unit="sample", counted="sample")
+    own = replace(reading, target=table.names)
+    found, names = targets_of(table, own)
+    for text in lumped_note(table, own, found, names):
+        say(text)
+    return found, names
+
+
+def words(labels: NDArray[Any], names: Sequence[str] | None, where: str) -> Cells:
+    """Classes as texts: by the file's names, where it has some for numbers."""
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8", "replace")
+    if names is None:
+        return np.char.strip(whole(labels).astype(np.str_))
+    if labels.min() < 0 or labels.max() >= len(names):
+        raise UserError(
+            f"{where}: label_names has {len(names)} names for labels from 0, but one "
+            f"is {labels.min() if labels.min() < 0 else labels.max()}"
+        )
+    found: Cells = np.array(names, dtype=np.str_)[labels]
+    return found
 
 
 def in_units(values: NDArray[Any], scale: NDArray[Any] | None, where: str) -> NDArray[np.float32]:

@@ -56,7 +56,7 @@ def _read(source: str, path: str | None, reading: Reading, say: Say) -> Source:
     if source == "signals":
         return signals(need_path(source, path), reading, say)
     if source == "npz":
-        return npz(need_path(source, path), reading.asked, Annotations.of(reading))
+        return npz(need_path(source, path), reading.asked, Annotations.of(reading), say)
     if source == "folder":
         skip = reading.unreadable == "skip"
         return for_task(

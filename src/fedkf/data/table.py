@@ -13,7 +13,7 @@ from fedkf.core.limits import proper_text, shown
 from fedkf.data.cells import Cells, stem
 from fedkf.data.columns import Layout, inputs_of, layout_of
 from fedkf.data.groups import with_groups
-from fedkf.data.notes import column_notes, positive_note, table_notes
+from fedkf.data.notes import column_notes, lumped_note, positive_note, table_notes
 from fedkf.data.outcomes import check_target, targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
@@ -36,7 +36,10 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
         say(text)
     found = usable_rows(found, reading, layout, say)
     labels, class_names = targets_of(found, reading)
-    for text in positive_note(reading, class_names):
+    for text in (
+        *positive_note(reading, class_names),
+        *lumped_note(found, reading, labels, class_names),
+    ):
         say(text)
     inputs = inputs_of(found, layout, reading)
     source = Source(inputs, labels, class_names, task=reading.task, measured=True, layout=layout)

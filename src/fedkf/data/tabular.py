@@ -27,6 +27,7 @@ class Table:
 
     `absent` are the columns that some files lack, each with one that lacks it and one that has it;
     their cells are empty there. `notes` are what a person should know of how files were read.
+    `unit` is what a row is called, and `counted` what its place in the file is.
     """
 
     where: str
@@ -36,6 +37,8 @@ class Table:
     sited: bool = False
     absent: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    unit: str = "row"
+    counted: str = "line"
 
     @property
     def names(self) -> list[str]:
@@ -47,7 +50,7 @@ class Table:
 
     def place(self, row: int) -> str:
         """Where a person finds a row."""
-        return f"{self.files[row]}, line {self.lines[row]}"
+        return f"{self.files[row]}, {self.counted} {self.lines[row]}"
 
     def take(self, chosen: NDArray[np.bool_]) -> Table:
         """Some of the rows."""

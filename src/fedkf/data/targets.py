@@ -14,6 +14,8 @@ from fedkf.core.limits import proper_text, shown
 from fedkf.core.objective import find
 
 LARGEST = float(np.finfo(np.float32).max)
+BEYOND = 1e15
+"""Times the median size, from which on a number is a mistake."""
 Wrong = Callable[[str], UserError]
 """Makes an error of a reason."""
 
@@ -57,9 +59,27 @@ def numbers(labels: NDArray[Any], wrong: Wrong) -> NDArray[np.float32]:
     """A finite number for each sample."""
     if labels.ndim != 1 or labels.dtype.kind not in "biuf":
         raise wrong(f"labels of shape {labels.shape} are {labels.dtype}; they must be numbers")
-    if not np.isfinite(labels).all() or np.abs(labels.astype(np.float64)).max() > LARGEST:
-        raise wrong("labels hold NaN, infinite or absurdly large numbers")
+    check_sizes(labels, wrong)
     return labels.astype(np.float32)
+
+
+def check_sizes(labels: NDArray[Any], wrong: Wrong) -> None:
+    """Refuse numbers that are not finite, or absurdly large."""
+    finite = np.isfinite(labels)
+    odd = absurd(labels) if finite.all() else ~finite
+    if odd.any():
+        first = int(np.flatnonzero(odd)[0])
+        what = "absurdly large beside the others" if finite.all() else "no finite number"
+        raise wrong(f"the label of sample {first} is {labels[first]:g}, which is {what}")
+
+
+def absurd(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which finite numbers float32 cannot hold, or are far beyond the size of the others."""
+    sizes = np.abs(values.astype(np.float64))
+    some = sizes[sizes > 0]
+    usual = float(np.median(some)) if len(some) else 0.0
+    result: NDArray[np.bool_] = sizes > min(LARGEST, BEYOND * usual if usual else LARGEST)
+    return result
 
 
 def times(labels: NDArray[Any], wrong: Wrong) -> NDArray[np.float32]:
@@ -69,8 +89,7 @@ def times(labels: NDArray[Any], wrong: Wrong) -> NDArray[np.float32]:
             f"labels of shape {labels.shape} are {labels.dtype}; survival takes N×2 numbers, the "
             "time and whether an event ended it (1) or observation did (0)"
         )
-    if not np.isfinite(labels).all() or np.abs(labels.astype(np.float64)).max() > LARGEST:
-        raise wrong("labels hold NaN, infinite or absurdly large numbers")
+    check_sizes(labels[:, 0], wrong)
     if labels[:, 0].min() < 0:
         raise wrong(f"a time is {labels[:, 0].min():g}; times must not be negative")
     if not np.isin(labels[:, 1], (0, 1)).all():

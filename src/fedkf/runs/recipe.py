@@ -147,7 +147,7 @@ class Recipe:
         if path.suffix != ".npz":
             return signals(str(path), reading, say)
         if reading.window is not None:  # trained on recordings, whose columns an array has not
-            alone = replace(alone, target=None, site=None, columns=None)
+            alone = replace(alone, target=None, site=None, columns=None, window=None, stride=None)
         return signals(str(path), alone, say)
 
 
