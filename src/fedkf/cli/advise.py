@@ -169,11 +169,12 @@ def sites_table(
 
 
 def with_interval(found: Mapping[str, Any], metric: SiteMetric, between: str = " ") -> str:
-    """ "83.1 (75.2–90.4)"."""
+    """ "83.1 (75–90)": ends of a percentage are whole ones, which are certain enough."""
     text = metric.show(found["value"])
     if found["interval"] is None:
         return text
-    return f"{text}{between}({'–'.join(map(metric.show, found['interval']))})"
+    ends = [f"{100 * end:.0f}" if metric.percent else metric.show(end) for end in found["interval"]]
+    return f"{text}{between}({'–'.join(ends)})"
 
 
 def in_words(found: Mapping[str, Any], metric: SiteMetric) -> str:
