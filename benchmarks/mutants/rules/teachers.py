@@ -300,6 +300,7 @@ MODULES = {
                 "without(outputs_of(teacher, data.images), data.labels * 0).softmax(1)",
             ),
             ("own samples count in full", "self.beta * (1 - alike)", "self.beta"),
+            ("few classes ignored", "self.gamma * (1 + self.scarcity * alike)", "self.gamma"),
             ("the generator does not hurry", "samples.haste = self.haste", "pass"),
             ("another sample's word", "own[index]", "own[index.flip(0)]"),
             ("a generator that does not learn", "self.train(client, samples, teacher)", "pass"),
