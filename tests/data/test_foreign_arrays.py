@@ -235,3 +235,11 @@ def test_a_label_without_a_name_is_refused(tmp_path: Path) -> None:
     reading = Reading(task="binary", positive="walk")
     with pytest.raises(UserError, match="label_names has 2 names for labels from 0, but one is 2"):
         told(tmp_path, reading, signals=SIGNALS, labels=ACTIVITY, label_names=names)
+
+
+@pytest.mark.parametrize("labels", [np.array(3), np.zeros(0), np.zeros((0, 2)), np.zeros((2, 0))])
+def test_labels_of_no_samples_are_refused_and_no_surprise(
+    labels: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="labels"):
+        told(tmp_path, signals=np.ones((4, 1, 8)), labels=labels)

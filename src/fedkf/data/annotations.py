@@ -75,8 +75,9 @@ class Annotations:
 
 def unlabelled(labels: NDArray[Any], missing: Sequence[str]) -> NDArray[np.bool_]:
     """Which labels are none, by what stands for that."""
-    if not missing or labels.ndim not in (1, 2) or labels.dtype.kind not in "iufSU":
-        return np.zeros(labels.shape[:1], bool)
+    readable = labels.ndim in (1, 2) and labels.size and labels.dtype.kind in "iufSU"
+    if not missing or not readable:
+        return np.zeros(labels.shape[:1] or 1, bool)
     absent: NDArray[np.bool_]
     if labels.dtype.kind == "f":
         absent = np.isnan(labels)

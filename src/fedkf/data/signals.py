@@ -61,7 +61,7 @@ def from_npz(file: Path, reading: Reading, say: Say) -> Source:
     arrays = labelled(given, "signals", where, asked, say)
     inputs = in_units(arrays["signals"], arrays.get("scale"), where)
     labels = asked.targets(arrays)
-    if len(labels) != len(inputs):
+    if labels.shape[:1] != inputs.shape[:1]:
         raise UserError(f"{where}: {len(inputs)} signals but labels of shape {labels.shape}")
     channels, length = inputs.shape[1:]
     if channels > length:
