@@ -123,7 +123,7 @@ def save(drawn: Any, path: Path, dpi: int = 300) -> None:
 
 def fill(axes: Any, chart: Chart, titled: bool) -> None:
     """Draw a chart into matplotlib's axes."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import MaxNLocator
 
     for series, left, width in beside_each_other(chart.series):
         plot(axes, series, chart, left, width)
@@ -136,7 +136,7 @@ def fill(axes: Any, chart: Chart, titled: bool) -> None:
         (chart.y, axes.yaxis, axes.set_yticks),
     ):
         if axis.percent:
-            along.set_major_formatter(PercentFormatter(1))
+            along.set_major_formatter(lambda value, _: f"{round(100 * value, 1):g}%")
         if shown := [literal(name.removeprefix("client ")) for name in axis.ticks]:
             upright = along is axes.xaxis and max(map(len, shown)) > 3
             ticks(range(len(shown)), shown, rotation=90 if upright else 0)
