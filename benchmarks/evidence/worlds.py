@@ -27,6 +27,8 @@ class World:
 
     title: str
     settings: Sequence[Setting]
+    again: Sequence[Setting] = ()
+    """Runs of the same methods whose clients made the shared model their own after the end."""
 
     @property
     def alpha(self) -> float | None:
@@ -43,7 +45,7 @@ class World:
 
     def personal(self) -> Model | None:
         """The models of sites' own with the highest AMP, where shared ones were made into such."""
-        models = [Model(one, PERSONAL) for one in self.settings if one.runs]
+        models = [Model(one, PERSONAL) for one in (*self.settings, *self.again) if one.runs]
         known = [model for model in models if model.mean("amp") is not None]
         return max(known, key=lambda model: model.mean("amp") or 0, default=None)
 
@@ -70,8 +72,9 @@ def worlds(evidence: Evidence) -> list[World]:
         "photographs": photograph_settings(evidence),
         "": evidence.settings(SITES),
     }
+    again = {f"{LETTERS} α = 0.1": evidence.settings("letters-personal")}
     found = [
-        World(" ".join(filter(None, [name, where])), members)
+        World(title := " ".join(filter(None, [name, where])), members, again.get(title, ()))
         for name, settings in suites.items()
         for where, members in places(sorted(settings, key=lambda one: -(one.alpha or 0))).items()
     ]
@@ -133,8 +136,11 @@ def federated_or_alone(evidence: Evidence) -> str:
     rows = []
     for world in worlds(evidence):
         alone = world.method(ALONE)
-        methods = [one for name in (BASELINE, *FAMILY) if (one := world.method(name))]
-        for model in (Model(one, readout) for one in methods for readout in ("oca", PERSONAL)):
+        names = (BASELINE, *FAMILY)
+        methods = [one for name in names if (one := world.method(name))]
+        made = [one for name in names if (one := find(world.again, name))]
+        models = [Model(one, readout) for one in methods for readout in ("oca", PERSONAL)]
+        for model in (*models, *(Model(one, PERSONAL) for one in made)):
             found = contrast(model, Model(alone, "aca")) if alone else None
             if found:
                 gains = [shown(found.metrics.get("amp")), shown(found.clients)]
