@@ -158,7 +158,7 @@ def test_channels_that_never_change_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y,act\n" + "1,1,sit\n" * 9 + "1,2,walk\n" * 9)
     said: list[str] = []
     signals(str(tmp_path / "a.csv"), Reading(target="act", window=2), said.append)
-    assert "the same everywhere, so that nothing is learned from it: channel x" in said
+    assert "channel x: the same value everywhere, which tells a model nothing" in said
 
 
 def test_recordings_that_are_too_short_are_left_out(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from fedkf.core.shapes import Damage, finite, many, maybe, read_fields, text, wh
 FEWEST = 10
 """Test samples of a group below which nothing is told of it: it would be chance, or a person."""
 FEWEST_RARE = 5
-"""Of those that are not of the commonest kind: with fewer a group is compared with no other."""
+"""Test samples that are not of the commonest kind, below which a group or a site is compared with
+no other."""
 Interval = Sequence[float] | None
 Judge = Callable[[NDArray[np.int64]], tuple[float | None, Interval]]
 """How well some test samples are served, by their numbers, and where that plausibly lies."""

@@ -129,6 +129,18 @@ def constant_columns(source: Source) -> list[str]:
     ]
 
 
+def constant_channels(source: Source) -> list[str]:
+    """Channels of signals that never change."""
+    names = source.channels or [str(k) for k in range(source.inputs.shape[1])]
+    low, high = (end(source.inputs, axis=(0, 2)) for end in (np.fmin.reduce, np.fmax.reduce))
+    same = [name for name, alike in zip(names, low == high, strict=True) if alike]
+    told = f"{', '.join(same[:5])}{' …' if len(same) > 5 else ''}"
+    what = "channel" if len(same) == 1 else "channels"
+    return (
+        [f"{what} {told}: the same value everywhere, which tells a model nothing"] if same else []
+    )
+
+
 def unmeasured_columns(source: Source) -> list[str]:
     """Columns without any value at a site, where others have some."""
     if source.owners is None or source.layout is None:
@@ -162,7 +174,7 @@ def unmeasured(
                 f"{what} {name}: never measured at {sites}, so that models get a stand-in there"
             )
     left = len(notes) - LISTED
-    rest = [f"and {left} more columns that are never measured at some site"] if left > 0 else []
+    rest = [f"and {left} more {what}s that are never measured at some site"] if left > 0 else []
     return notes[:LISTED] + rest
 
 

@@ -16,13 +16,13 @@ from fedkf.data.annotations import Annotations, Arrays, annotated, labelled
 from fedkf.data.arrays import read_npz
 from fedkf.data.cells import Cells
 from fedkf.data.files import find
-from fedkf.data.notes import lumped_note, unmeasured_channels
+from fedkf.data.notes import constant_channels, lumped_note, unmeasured_channels
 from fedkf.data.outcomes import targets_of
 from fedkf.data.reading import Reading
-from fedkf.data.recordings import recordings
 from fedkf.data.source import Say, Source
 from fedkf.data.tabular import Table
 from fedkf.data.targets import LARGEST, whole
+from fedkf.data.windows import windowed
 
 
 def signals(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
@@ -32,20 +32,10 @@ def signals(path: str, reading: Reading, say: Say = lambda text: None) -> Source
     else:
         given = Path(path).expanduser()
         folder = given.is_dir() or not given.suffix
-        source = recordings(find(path, folder=folder), reading, say)
-    tell_constant(source, say)
+        source = windowed(find(path, folder=folder), reading, say)
+    for text in constant_channels(source):
+        say(text)
     return source
-
-
-def tell_constant(source: Source, say: Say) -> None:
-    """Channels that never change are told; nothing is learned from them."""
-    names = source.channels or [str(k) for k in range(source.inputs.shape[1])]
-    low, high = (
-        np.asarray(end(source.inputs, axis=(0, 2))) for end in (np.fmin.reduce, np.fmax.reduce)
-    )
-    if same := [name for name, alike in zip(names, low == high, strict=True) if alike]:
-        told = f"{', '.join(same[:5])}{' …' if len(same) > 5 else ''}"
-        say(f"the same everywhere, so that nothing is learned from it: channel {told}")
 
 
 def from_npz(file: Path, reading: Reading, say: Say) -> Source:

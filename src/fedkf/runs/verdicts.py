@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkf.core.groups import FEWEST_RARE
 from fedkf.metrics.intervals import spanned, wilson
 from fedkf.metrics.sites import ONE_KIND
 from fedkf.runs.statistics import CHANCE, CONFIDENCE
@@ -26,7 +27,7 @@ Interval = tuple[float, float]
 ALONE, AVERAGED, SHARED, PERSONAL = "alone", "fedavg", "shared", "personal"
 FEWEST, FEWEST_DRAWN = 5, 10
 """With fewer test samples a site is told nothing; the second where right answers are not counted,
-but draws alone say how much is chance. Of those that tell there must be `FEWEST`."""
+but draws alone say how much is chance."""
 FALSE = 1 - CONFIDENCE
 """The share of told differences that may be chance."""
 NAMED = 4
@@ -97,7 +98,7 @@ class Judged:
     def gain(self, way: str, over: str = ALONE, higher_is_better: bool = True) -> Gain:
         after, before = self.values[way], self.values[over]
         fewest = FEWEST if self.hits else FEWEST_DRAWN
-        if after is None or before is None or self.tested < fewest or self.telling < FEWEST:
+        if after is None or before is None or self.tested < fewest or self.telling < FEWEST_RARE:
             return Gain()
         sign = 1 if higher_is_better else -1
         drawn = sign * (self.draws[way] - self.draws[over])
