@@ -68,13 +68,13 @@ class World:
 def worlds(evidence: Evidence) -> list[World]:
     """Letters, photographs and natural sites, where FedAvg at least was run."""
     suites = {
-        "letters": [*evidence.settings(LETTERS), *evidence.settings("letters-alone")],
+        LETTERS: [*evidence.settings(LETTERS), *evidence.settings("letters-alone")],
         "photographs": photograph_settings(evidence),
         "": evidence.settings(SITES),
     }
-    again = {f"{LETTERS} α = 0.1": evidence.settings("letters-personal")}
+    again = {LETTERS: places(evidence.settings("letters-personal"))}
     found = [
-        World(title := " ".join(filter(None, [name, where])), members, again.get(title, ()))
+        World(" ".join(filter(None, [name, where])), members, again.get(name, {}).get(where, ()))
         for name, settings in suites.items()
         for where, members in places(sorted(settings, key=lambda one: -(one.alpha or 0))).items()
     ]
