@@ -12,6 +12,7 @@ from fedkf.paper.grid import ROW
 from fedkf.paper.pace import Pace, measure, read
 from fedkf.paper.scales import SCALES, main_plans
 from fedkf.runs.collect import Group
+from fedkf.runs.experiment import execute
 
 SCALE = SCALES["smoke"]
 TINY = {
@@ -35,6 +36,16 @@ def test_every_method_has_its_turn_and_the_medians_are_kept(tmp_path: Path) -> N
     assert kept is not None
     assert kept.workers == found.workers
     assert kept.seconds == pytest.approx(found.seconds, abs=1e-4)
+
+
+def test_rounds_are_timed_when_every_method_does_all_of_its_work() -> None:
+    scale = replace(SCALE, overrides={**SCALE.overrides, **TINY, "fidelity": "released"})
+    (plan,) = main_plans(scale, methods=["fedgkd"], alphas=[0.1])
+    history = execute(pace.short(plan.config)).history
+    waiting, timed = history[: pace.WARM], history[pace.WARM :]
+    assert not any("kl" in record["losses"] for record in waiting)
+    assert all("kl" in record["losses"] for record in timed)
+    assert len(pace.rounds_of(pace.short(plan.config))) == pace.TIMED
 
 
 def test_nothing_or_nonsense_is_no_measurement(tmp_path: Path) -> None:
