@@ -21,18 +21,18 @@ from fedkf.runs.setup import load_samples, make_data, settle
 
 def main() -> None:
     evidence, found = Evidence(), {}
-    for world in worlds(evidence):
+    for world in {world.data: world for world in worlds(evidence)}.values():
         config = world.settings[0].runs[0].config
         samples = load_samples(config, lambda _: None)
         data = make_data(settle(config, samples.source), samples.source)
         about = describe(data, measure(data, config.data.seed), None)
         inputs = about["differences"].get("inputs")
-        found[world.title] = {
+        found[world.data] = {
             "labels": about["differences"]["labels"],
             "inputs": inputs["score"] if inputs else None,
             "heterogeneity": round(Partition.read(about).heterogeneity, 4),
         }
-        print(world.title, found[world.title], flush=True)
+        print(world.data, found[world.data], flush=True)
     (evidence.results / APART).write_text(json.dumps(found, indent=2) + "\n")
 
 

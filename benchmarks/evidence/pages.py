@@ -26,6 +26,7 @@ BLOCK = re.compile(r"(<!-- begin (\S+) -->\n)(.*?)(<!-- end \2 -->)", re.DOTALL)
 
 BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "answer": sentences.answer,
+    "glance": sentences.glance,
     "headline": sentences.headline,
     "complete": tables.complete,
     "cells-letters": partial(tables.cells, name="letters"),

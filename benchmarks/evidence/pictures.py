@@ -9,7 +9,7 @@ from evidence.contrasts import Model, gains_of
 from evidence.paper import measured
 from evidence.reading import Evidence, Setting
 from evidence.tables import LETTERS
-from evidence.worlds import FAMILY, KINDS, World, sent, worlds
+from evidence.worlds import FAMILY, World, sent, worlds
 from fedkf.charts.chart import Axis, Bars, Chart, Figure, Lines, Series, sheet
 from fedkf.charts.labels import algorithm_label, readout_label
 from fedkf.charts.matplotlib_backend import draw
@@ -34,8 +34,9 @@ def draw_all(evidence: Evidence, folder: Path) -> list[Path]:
 def against_alpha(evidence: Evidence) -> list[Chart]:
     """AMP and WLP of every method as OCA, and FedAvg as ACA beside it: T1 is free for all."""
     charts = []
-    for kind in KINDS:
-        own = [world for world in worlds(evidence) if world.title.startswith(kind)]
+    every = [world for world in worlds(evidence) if world.kind]
+    for kind in dict.fromkeys(world.kind for world in every):
+        own = [world for world in every if world.kind == kind]
         for metric in (METRICS["amp"], METRICS["wlp"]):
             series: list[Series] = []
             for colour, name in enumerate(colours(evidence)):
@@ -88,7 +89,7 @@ def against_cost(evidence: Evidence) -> list[Chart]:
 
 
 def middles(evidence: Evidence) -> list[World]:
-    return [w for w in worlds(evidence) if w.alpha == MIDDLE and w.title.startswith(KINDS)]
+    return [w for w in worlds(evidence) if w.alpha == MIDDLE and w.kind]
 
 
 def curves(one: Setting, colour: int, each: float | None) -> list[Series]:
@@ -109,7 +110,7 @@ def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, floa
 
     The runs' own seconds are no measure: the machine had other work beside them.
     """
-    timed = measured(evidence) if world.title.startswith(LETTERS) else None
+    timed = measured(evidence) if world.kind == LETTERS else None
     if timed is not None:
         known = {name: seconds for (_, name), seconds in timed.seconds.items()}
         minutes = {name: seconds / 60 for name, seconds in known.items()}
@@ -123,7 +124,7 @@ def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, floa
 def client_by_client(evidence: Evidence) -> list[Chart]:
     """What every client gains over FedAvg, both as OCA, the least first."""
     charts = []
-    for world in (w for w in worlds(evidence) if w.title.startswith(KINDS)):
+    for world in (w for w in worlds(evidence) if w.kind):
         base, series = world.method("fedavg"), []
         for colour, name in enumerate(FAMILY[1:], 2):
             own = world.method(name)

@@ -9,7 +9,7 @@ from evidence.contrasts import NONE, Contrast, Model, contrast, shown
 from evidence.markdown import both, listed, percent, table
 from evidence.reading import Evidence
 from evidence.tables import LETTERS, RIVALS, megabytes
-from evidence.worlds import FAMILY, KINDS, World, advice_against, sent, t1_alone, worlds
+from evidence.worlds import FAMILY, World, advice_against, sent, t1_alone, worlds
 from fedkf.charts.labels import algorithm_label
 from fedkf.metrics import METRICS
 from fedkf.paper.grid import solution
@@ -22,15 +22,37 @@ TOP = 5
 
 
 def answer(evidence: Evidence) -> str:
-    """The whole in some ten lines."""
+    """The whole in ten lines."""
     every = worlds(evidence)
-    found = [world for world in every if world.title.startswith(KINDS)]
-    lines = [winners_line(every), *(best_line(world) for world in found)]
-    lines += [t1_line(found), *t2_lines(found), cost_line(evidence, found)]
-    lines += [pace_line(evidence), rivals_line(evidence)]
-    lines += [sites_line([world for world in every if world not in found])]
-    lines += [advice_against(every), findings_line(evidence)]
+    found = [world for world in every if world.kind]
+    lines = [winners_line(every), t1_line(found), *t2_lines(found), cost_line(evidence, found)]
+    lines += [pace_line(evidence), rivals_line(evidence), advice_against(every)]
+    lines += [findings_line(evidence)]
     return "\n".join(f"- {line}" for line in lines if line)
+
+
+def glance(evidence: Evidence) -> str:
+    """AMP / WLP of what a reader weighs against each other, a row a kind of data."""
+    rows = []
+    for world in worlds(evidence):
+        base = world.method("fedavg")
+        shared = [base, base, world.method("fedkf"), world.method("fedkf+")]
+        readouts = ("aca", "oca", "oca", "oca")
+        models = [Model(one, r) if one else None for one, r in zip(shared, readouts, strict=True)]
+        cells = [pair_of(model) for model in (*models, world.alone())]
+        best, own = world.best("amp"), world.personal()
+        named = [f"{model.name} {pair_of(model)}" if model else NONE for model in (best, own)]
+        rows.append([world.title, *cells, *named])
+    head = ["AMP / WLP, %", "FedAvg (ACA)", "FedAvg (OCA)", "FedKF (OCA)", "FedKF+ (OCA)"]
+    more = ["training alone", "the best for all", "the best of personal ones"]
+    return table([*head, *more], rows)
+
+
+def pair_of(model: Model | None) -> str:
+    """ "82.4 / 59.1": AMP and WLP."""
+    if model is None:
+        return NONE
+    return both([percent(model.mean(metric)) for metric in ("amp", "wlp")])
 
 
 def winners_line(every: list[World]) -> str:
@@ -46,45 +68,6 @@ def winners_line(every: list[World]) -> str:
 def named(model: Model, metric: str) -> str:
     """ "FedKF (OCA) 82.4 %"."""
     return f"{model.name} {percent(model.mean(metric))} %"
-
-
-def counted(model: Model, metric: str) -> str:
-    """ "FedKF (OCA) 82.4 % (2 seeds)"."""
-    count = len(model.setting.runs)
-    return f"{named(model, metric)} ({count} seed{'s' if count > 1 else ''})"
-
-
-def best_line(world: World) -> str:
-    base = world.method("fedavg")
-    assert base is not None
-    count = sum(1 for one in world.settings if one.runs and one.algorithm != ALONE)
-    amp, wlp = world.best("amp"), world.best("wlp")
-    ours = [Model(base, readout) for readout in READOUTS]
-    fedavg = {m: both([percent(model.mean(m)) for model in ours]) for m in ("amp", "wlp")}
-    return (
-        f"**{world.title}**, {count} method{'s' if count > 1 else ''}: the highest AMP has "
-        f"{counted(amp, 'amp')}, FedAvg {fedavg['amp']} as ACA / OCA; the best-served worst client "
-        f"{named(wlp, 'wlp')}, FedAvg {fedavg['wlp']}.{alone_part(world)}"
-    )
-
-
-def alone_part(world: World) -> str:
-    """What clients have without each other, in a sentence of its own."""
-    own = world.alone()
-    if own is None:
-        return ""
-    amp, wlp = (percent(own.mean(metric)) for metric in ("amp", "wlp"))
-    return f" Training alone, each client tested on its own kind of data: AMP {amp} %, WLP {wlp} %."
-
-
-def sites_line(found: list[World]) -> str:
-    parts = [
-        f"{world.title}: {listed([named(m, 'amp') for m in models if m])}"
-        for world in found
-        if (models := [world.best("amp"), world.alone(), world.personal()])
-    ]
-    said = "**Natural sites**, the highest AMP of one model for all, alone, and of personal models"
-    return f"{said}: {'; '.join(parts)}." if parts else ""
 
 
 def t1_line(found: list[World]) -> str:
@@ -166,7 +149,7 @@ def headline(evidence: Evidence) -> str:
     """FedKF and FedKF+ less FedAvg on letters, for the first page of the project."""
     rows = []
     for world in worlds(evidence):
-        for name in FAMILY[1:] if world.title.startswith(LETTERS) else ():
+        for name in FAMILY[1:] if world.kind == LETTERS else ():
             own = world.method(name)
             by = {readout: world.less_fedavg(name, readout) for readout in READOUTS}
             if own and all(by.values()):
@@ -192,7 +175,7 @@ def choices(evidence: Evidence) -> str:
         alike = [model for model in one_each(world) if level(model, best)]
         cheapest = min(alike, key=lambda m: (steps.get(m.setting.algorithm, 9), sent(m.setting)))
         others = [m.name for m in alike if m.setting.method != best.setting.method]
-        differ = [apart.get(world.title, {}).get(what) for what in ("labels", "inputs")]
+        differ = [apart.get(world.data, {}).get(what) for what in ("labels", "inputs")]
         rows.append(
             [
                 world.title,
@@ -201,9 +184,7 @@ def choices(evidence: Evidence) -> str:
                 listed(others) or "none",
                 f"{cheapest.name}, {cost_of(cheapest, steps)}",
                 named(wlp, "wlp"),
-                both([percent(own.mean(m)) for m in ("amp", "wlp")])
-                if (own := world.alone())
-                else NONE,
+                pair_of(world.alone()),
                 named(own, "amp") if (own := world.personal()) else NONE,
             ]
         )

@@ -20,6 +20,7 @@ COLUMNS = {
     metric: Column("", title, 1000 if metric == "fm" else 100, digits=1) for metric, title in WAYS
 }
 PHOTOGRAPHS = ("photographs", "photographs-plain")
+RESNET = "photographs-resnet"
 RIVALS = ("rivals", "rivals-proxy")
 LETTERS, WIDTH = "letters", "letters-width"
 NOTHING = "No run is finished yet."

@@ -9,7 +9,7 @@ from statistics import fmean
 from evidence.contrasts import NONE, Contrast, Model, contrast, shown
 from evidence.markdown import listed, table
 from evidence.reading import SITES, Evidence, Setting, find
-from evidence.tables import LETTERS, NOTHING, photograph_settings, places
+from evidence.tables import LETTERS, NOTHING, PHOTOGRAPHS, RESNET, photograph_settings, places
 from fedkf.paper.differences import BASELINE
 from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import PERSONAL, READOUTS
@@ -17,18 +17,27 @@ from fedkf.runs.statistics import CHANCE
 
 FAMILY = ("fedkf-", "fedkf", "fedkf+")
 PREDECESSORS = ("fedavg", "fedntd", "fedkf")
-KINDS = ("letters", "photographs")
-"""What was divided by α."""
 
 
 @dataclass(frozen=True)
 class World:
     """Methods that were run on the same data, divided in the same way."""
 
-    title: str
+    kind: str
+    """What was divided by α, and the model if it is not LeNet-5; nothing for natural sites."""
+    where: str
     settings: Sequence[Setting]
     again: Sequence[Setting] = ()
     """Runs of the same methods whose clients made the shared model their own after the end."""
+
+    @property
+    def title(self) -> str:
+        return " ".join(filter(None, [self.kind, self.where]))
+
+    @property
+    def data(self) -> str:
+        """The title without the model."""
+        return " ".join(filter(None, [self.kind.partition(",")[0], self.where]))
 
     @property
     def alpha(self) -> float | None:
@@ -69,13 +78,17 @@ def worlds(evidence: Evidence) -> list[World]:
     """Letters, photographs and natural sites, where FedAvg at least was run."""
     suites = {
         LETTERS: [*evidence.settings(LETTERS), *evidence.settings("letters-alone")],
-        "photographs": photograph_settings(evidence),
+        PHOTOGRAPHS[0]: [
+            *photograph_settings(evidence),
+            *evidence.settings("photographs-alone"),
+        ],
+        f"{PHOTOGRAPHS[0]}, ResNet-8": evidence.settings(RESNET),
         "": evidence.settings(SITES),
     }
     again = {LETTERS: places(evidence.settings("letters-personal"))}
     found = [
-        World(" ".join(filter(None, [name, where])), members, again.get(name, {}).get(where, ()))
-        for name, settings in suites.items()
+        World(kind, where, members, again.get(kind, {}).get(where, ()))
+        for kind, settings in suites.items()
         for where, members in places(sorted(settings, key=lambda one: -(one.alpha or 0))).items()
     ]
     return [world for world in found if world.method("fedavg")]
@@ -170,7 +183,7 @@ def which_teacher(evidence: Evidence) -> str:
     rows = []
     for world in worlds(evidence):
         oca, aca = world.method("fedkf"), world.method("fedkf-")
-        for readout in READOUTS if oca and aca and world.title.startswith(KINDS) else ():
+        for readout in READOUTS if oca and aca and world.kind else ():
             found = contrast(Model(oca, readout), Model(aca, readout)) if oca and aca else None
             if found:
                 rows.append([f"{world.title}, {readout.upper()}", *contrast_row(found)])
@@ -216,25 +229,24 @@ def worst_verdict(found: Contrast) -> str:
 
 
 def advice_against(found: Sequence[World]) -> str:
-    """Where a variant is better than FedAvg read as OCA, where training alone is, and where none.
+    """Where a variant is better than FedAvg read as OCA, where none is, and where being alone is.
 
     A variant counts under either readout: both are there after every run.
     """
-    better, alone, level = list[str](), list[str](), list[str]()
+    better, level, alone = list[str](), list[str](), list[str]()
     for world in found:
         base = world.method("fedavg")
         models = [Model(o, r) for name in FAMILY if (o := world.method(name)) for r in READOUTS]
         known = [c for m in models if base and (c := contrast(m, Model(base, "oca")))]
+        if known:
+            gains = any(c.verdict() == "better" for c in known)
+            (better if gains else level).append(world.title)
         own = world.alone()
         if own and (own.mean("amp") or 0) > (world.best("amp").mean("amp") or 0):
             alone.append(world.title)
-        elif any(c.verdict() == "better" for c in known):
-            better.append(world.title)
-        elif known:
-            level.append(world.title)
     said = [
         (better, "Beyond chance, a variant of FedKF (as ACA or OCA) is above FedAvg (OCA) in AMP"),
+        (level, "None is shown to be above FedAvg (OCA), which costs less,"),
         (alone, "No shared model has the AMP of training alone"),
-        (level, "No variant of FedKF is shown to be above FedAvg (OCA), which costs less,"),
     ]
     return " ".join(f"{text} on {listed(names)}." for names, text in said if names)

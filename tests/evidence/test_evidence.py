@@ -12,7 +12,7 @@ import pytest
 from evidence import pages, tables, worlds
 from evidence.contrasts import Contrast, Model, contrast, shown, signed
 from evidence.reading import UNCHANGED, Evidence, Setting, point_of, read_records
-from evidence.sentences import level
+from evidence.sentences import level, pair_of
 
 from fedkf.runs.collect import Group
 from fedkf.runs.config import read, resolve
@@ -189,6 +189,30 @@ def test_level_is_what_is_near_and_not_behind_beyond_chance(tmp_path: Path) -> N
 
 def test_without_any_variant_of_fedkf_nothing_is_advised(evidence: Evidence) -> None:
     assert worlds.advice_against(worlds.worlds(evidence)) == ""
+
+
+def test_a_world_may_be_better_with_fedkf_and_better_still_alone(tmp_path: Path) -> None:
+    def method(name: str, *values: float) -> Setting:
+        algorithm = {"algorithm.name": name}
+        runs = [
+            record(tmp_path, f"{name}{k}", [value, value - 0.1], k, **algorithm)
+            for k, value in enumerate(values)
+        ]
+        return Setting(name, "", Group({"algorithm.name": name}, runs))
+
+    base, ours = method("fedavg", 0.5, 0.51, 0.52), method("fedkf", 0.6, 0.61, 0.62)
+    unsure, alone = method("fedkf-", 0.4, 0.51, 0.7), method("local", 0.8, 0.8, 0.8)
+    found = [
+        worlds.World("letters", "α = 0.1", [base, ours, alone]),
+        worlds.World("photographs, ResNet-8", "α = 0.1", [base, unsure]),
+    ]
+    better, level, own = worlds.advice_against(found).split(". ")
+    assert better.endswith("above FedAvg (OCA) in AMP on letters α = 0.1")
+    assert level.endswith("which costs less, on photographs, ResNet-8 α = 0.1")
+    assert own == "No shared model has the AMP of training alone on letters α = 0.1."
+    assert found[1].data == "photographs α = 0.1"
+    assert pair_of(Model(base, "aca")) == "36.0 / 31.0"
+    assert pair_of(None) == "–"
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedkf+", "feddf", "perfedavg"])
