@@ -15,7 +15,9 @@ from fedkf.core.random import Streams
 from fedkf.data.digits import digits
 from fedkf.data.federated import Preparation, as_floats, federate, resize
 from fedkf.data.npz import npz
+from fedkf.data.reading import Reading
 from fedkf.data.source import Source, limit_per_class
+from fedkf.data.sources import read
 
 IMAGES, LABELS = np.zeros((6, 8, 8), np.uint8), np.arange(6) % 3
 
@@ -89,6 +91,12 @@ def test_npz_is_also_looked_for_below_fedkf_data(
         npz("data.npz")
     monkeypatch.setenv("FEDKF_DATA", str(tmp_path))
     assert len(npz("data.npz").labels) == 6
+
+
+@pytest.mark.parametrize("source", ["digits", "npz", "heart"])
+def test_which_label_is_positive_is_asked_of_tables_and_signals_only(source: str) -> None:
+    with pytest.raises(UserError, match=f"the classes of {source} are its own, so give"):
+        read(source, None, Reading(task="binary", positive="2"))
 
 
 def test_the_limit_is_per_class() -> None:

@@ -32,6 +32,11 @@ PATHS = {
 
 def read(source: str, path: str | None, reading: Reading, say: Say = lambda text: None) -> Source:
     """The samples of a source of the configuration, which says how it is read."""
+    if reading.positive is not None and source not in ("table", "signals"):
+        raise UserError(
+            f"data.positive is for tables and signals; the classes of {source} are its own, so "
+            "give samples that count as positive the label 1 and all others 0"
+        )
     found = _read(source, path, reading, say)
     if source in ("signals", "npz") and found.owners is None and str(path).endswith(".npz"):
         unused_arrays(str(path), reading, say)
