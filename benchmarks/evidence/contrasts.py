@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from evidence.reading import Setting
 from fedkf.charts.labels import readout_label
 from fedkf.metrics import METRICS, PAPER
 from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import PERSONAL, Group, pairs
-from fedkf.runs.statistics import CHANCE, Difference, over_seeds
+from fedkf.runs.statistics import (
+    CHANCE,
+    CONFIDENCE,
+    Difference,
+    over_seeds,
+    student_probability,
+    student_quantile,
+)
 from fedkf.runs.suite import Finished
 
 STAR = "*"
 NONE = "–"
+LATE = 10
 UNKNOWN = "not known"
 
 
@@ -45,6 +54,8 @@ class Contrast:
 
     metrics: dict[str, Difference] = field(default_factory=dict)
     """Over seeds: paired, with Student's interval from three on."""
+    late: Difference | None = None
+    """AMP once more, as the mean of the last rounds: the last one alone is a noisy witness."""
     clients: Difference | None = None
     """The accuracy of a client, each counted once, its mean over seeds: an interval over them."""
     better: int = 0
@@ -75,6 +86,7 @@ def contrast(other: Model, base: Model) -> Contrast | None:
     """`other` less `base`, on the same data and seeds; None where nothing can be compared."""
     matched = pairs(base.setting.group, other.setting.group)
     found: dict[str, list[float]] = {}
+    late: list[float] = []
     for one, two in matched:
         before, after = one.final(base.readout), two.final(other.readout)
         for metric in PAPER:
@@ -82,16 +94,28 @@ def contrast(other: Model, base: Model) -> Contrast | None:
             end = after[metric] if after else None
             if start is not None and end is not None:
                 found.setdefault(metric, []).append(end - start)
+        ends = [late_amp(run, m.readout) for run, m in ((one, base), (two, other))]
+        if ends[0] is not None and ends[1] is not None:
+            late.append(ends[1] - ends[0])
     if not found:
         return None
     gains = list(client_gains(matched, base.readout, other.readout).values())
     return Contrast(
         {metric: over_seeds(values) for metric, values in found.items()},
+        over_seeds(late) if late else None,
         over_seeds(gains) if gains else None,
         sum(gain > 0 for gain in gains),
         sum(gain < 0 for gain in gains),
         len(gains),
     )
+
+
+def late_amp(run: Finished, readout: str) -> float | None:
+    """The mean of a readout's AMP over the last rounds that tested it."""
+    tested = [r.readouts for r in run.rounds if r.readouts]
+    found = [score["amp"] for readouts in tested if (score := readouts.get(readout)) is not None]
+    values = [value for value in found[-LATE:] if value is not None]
+    return fmean(values) if values else None
 
 
 def client_gains(
@@ -124,6 +148,32 @@ def gains_of(group: Group, base: Group, readout: str) -> list[float]:
     return list(client_gains(pairs(base, group), readout, readout).values())
 
 
+# -- many at once ----------------------------------------------------------------------------------
+
+
+def doubt(difference: Difference) -> float:
+    """How often chance alone would bring so large a difference, by Student's t over its seeds."""
+    if difference.interval is None:
+        return 1.0
+    low, high = difference.interval
+    if high == low:
+        return float(difference.mean == 0)
+    degrees = difference.seeds - 1
+    t = abs(difference.mean) * student_quantile(degrees) / ((high - low) / 2)
+    return 1 - student_probability(t, degrees)
+
+
+def standing(differences: Mapping[str, Difference]) -> list[str]:
+    """Those that leave out 0 after Holm's correction for there being so many."""
+    kept: list[str] = []
+    order = sorted(differences, key=lambda name: doubt(differences[name]))
+    for k, name in enumerate(order):
+        if doubt(differences[name]) > (1 - CONFIDENCE) / (len(order) - k):
+            break
+        kept.append(name)
+    return [name for name in differences if name in kept]
+
+
 # -- in writing ------------------------------------------------------------------------------------
 
 
@@ -131,12 +181,18 @@ def shown(difference: Difference | None, metric: str = "amp") -> str:
     """ "+5.9 [1.2, 10.6] *": in points or thousandths, with an interval where there is one."""
     if difference is None:
         return NONE
-    percent = METRICS[metric].percent
-    scale, digits = (100, 1) if percent else (1000, 2)
+    return plain(difference, *((100, 1) if METRICS[metric].percent else (1000, 2)))
+
+
+def plain(difference: Difference, scale: float = 1, digits: int = 0) -> str:
+    """The same for a number of any unit."""
     text = f"{signed(scale * difference.mean, digits)}"
     if difference.interval is None:
         return text
-    low, high = (signed(scale * value, digits, "") for value in difference.interval)
+    ends = [scale * end for end in difference.interval]
+    if difference.beyond_chance and any(float(f"{end:.{digits}f}") == 0 for end in ends):
+        digits += 1  # or an end that is not 0 would look like it
+    low, high = (signed(end, digits, "") for end in ends)
     return f"{text} [{low}, {high}]{f' {STAR}' if difference.beyond_chance else ''}"
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from evidence import paper
-from evidence.contrasts import NONE, Contrast, Model, contrast, shown
+from evidence.contrasts import NONE, Contrast, Model, contrast, plain, shown, signed
 from evidence.markdown import both, listed, percent, table
 from evidence.reading import Evidence
 from evidence.tables import LETTERS, RIVALS, megabytes
-from evidence.worlds import FAMILY, World, advice_against, sent, t1_alone, worlds
+from evidence.worlds import (
+    FAMILY,
+    World,
+    active_share,
+    advice_against,
+    sent,
+    t1_alone,
+    teachers,
+    worlds,
+)
 from fedkf.charts.labels import algorithm_label
 from fedkf.metrics import METRICS
 from fedkf.paper.grid import solution
 from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import READOUTS
+from fedkf.runs.statistics import over_seeds
 
-LEVEL = 0.01
-"""Models further apart than this in AMP are not called level, however few the seeds."""
 TOP = 5
 
 
@@ -25,7 +33,7 @@ def answer(evidence: Evidence) -> str:
     """The whole in ten lines."""
     every = worlds(evidence)
     found = [world for world in every if world.kind]
-    lines = [winners_line(every), t1_line(found), *t2_lines(found), cost_line(evidence, found)]
+    lines = [winners_line(every), t1_line(every), *t2_lines(every), cost_line(evidence, found)]
     lines += [pace_line(evidence), rivals_line(evidence), advice_against(every)]
     lines += [findings_line(evidence)]
     return "\n".join(f"- {line}" for line in lines if line)
@@ -70,25 +78,35 @@ def named(model: Model, metric: str) -> str:
     return f"{model.name} {percent(model.mean(metric))} %"
 
 
-def t1_line(found: list[World]) -> str:
+def t1_line(every: list[World]) -> str:
     """What T1 brings FedAvg, place by place."""
-    parts = [f"{shown(c.metrics['amp'])} on {w.title}" for w in found if (c := t1_alone(w))]
+    parts = places([(world, t1_alone(world)) for world in every])
     if not parts:
         return ""
-    return f"**T1 alone** (FedAvg read as OCA, not as ACA), points of AMP: {'; '.join(parts)}."
+    return f"**T1 alone** (FedAvg read as OCA, not as ACA), points of AMP: {parts}."
 
 
-def t2_lines(found: list[World]) -> Iterator[str]:
+def t2_lines(every: list[World]) -> Iterator[str]:
     """What each variant adds to FedAvg with T1."""
     for name in FAMILY:
-        parts = [
-            f"{shown(c.metrics['amp'])} on {world.title}"
-            for world in found
-            if (c := world.less_fedavg(name, "oca"))
-        ]
+        parts = places([(world, world.less_fedavg(name, "oca")) for world in every])
         if parts:
-            title = algorithm_label(name)
-            yield f"**{title}** less FedAvg, both OCA, points of AMP: {'; '.join(parts)}."
+            yield f"**{algorithm_label(name)}** less FedAvg, both OCA, points of AMP: {parts}."
+
+
+def places(found: Sequence[tuple[World, Contrast | None]]) -> str:
+    """AMP's difference in each division by α, and in one clause that on natural sites."""
+    known = [(world, one.metrics["amp"]) for world, one in found if one]
+    parts = [f"{shown(amp)} on {world.title}" for world, amp in known if world.kind]
+    natural = [(world, amp) for world, amp in known if not world.kind]
+    if natural:
+        means = [100 * amp.mean for _, amp in natural]
+        starred = [f"{world.title} ({shown(a)})" for world, a in natural if a.beyond_chance]
+        parts.append(
+            f"{signed(min(means))} to {signed(max(means))} on {len(natural)} natural federations, "
+            f"beyond chance on {listed(starred) or 'none'}"
+        )
+    return "; ".join(parts)
 
 
 def cost_line(evidence: Evidence, found: list[World]) -> str:
@@ -100,13 +118,15 @@ def cost_line(evidence: Evidence, found: list[World]) -> str:
         said += [f"a round sends {ratios[0]:.2f} times its bytes"] if ratios else []
         if said:
             parts.append(f"{algorithm_label(name)}: {', '.join(said)}")
-    return f"**What it costs.** {'; '.join(parts)}." if parts else ""
+    where = "on letters, with LeNet-5 and the cheap generator"
+    return f"**What it costs** {where}. {'; '.join(parts)}." if parts else ""
 
 
 def pace_line(evidence: Evidence) -> str:
-    """Rounds, time and bytes to FedAvg's AMP, by the paper's rule."""
+    """Rounds, time and bytes to FedAvg's AMP by the paper's rule, and less FedAvg with T1."""
     told: dict[str, list[str]] = {}
-    rows = ["FedAvg (ACA)", *(solution(name, "oca") for name in ("fedavg", *FAMILY))]
+    free = solution("fedavg", "oca")
+    rows = ["FedAvg (ACA)", free, *(solution(name, "oca") for name in FAMILY)]
     whats = {"rounds-to-target": "rounds", "bytes-to-target": "MB"}
     if paper.measured(evidence) is not None:
         whats["time-to-target"] = "s"
@@ -114,9 +134,16 @@ def pace_line(evidence: Evidence) -> str:
         for made in paper.tables_of(evidence, what):
             for row, cells in made.rows.items():
                 if cells[0].mean is not None and row in rows:
-                    told.setdefault(row, []).append(f"{cells[0].mean:.0f} {unit}")
+                    base = made.rows[free][0].values
+                    ours = row not in rows[:2] and len(cells[0].values) == len(base)
+                    less = [a - b for a, b in zip(cells[0].values, base, strict=ours)]
+                    beside = f" ({plain(over_seeds(less))})" if ours else ""
+                    told.setdefault(row, []).append(f"{cells[0].mean:.0f} {unit}{beside}")
     parts = [f"{row} {listed(amounts)}" for row, amounts in told.items()]
-    return f"**To FedAvg (ACA)'s final AMP** on letters, α = 0.1: {'; '.join(parts)}."
+    return (
+        "**To FedAvg (ACA)'s final AMP** on letters, α = 0.1 (in parentheses less FedAvg (OCA), "
+        f"seed by seed): {'; '.join(parts)}."
+    )
 
 
 def rivals_line(evidence: Evidence) -> str:
@@ -142,7 +169,13 @@ def findings_line(evidence: Evidence) -> str:
         claim = "" if own.verdict == "holds" else f" ({own.claim})"
         by.setdefault(own.verdict, []).append(f"{name}{claim}")
     parts = [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
-    return f"**The paper's findings**, by our runs on letters: {'; '.join(parts)}."
+    told = f"**The paper's findings**, by the order of our means on letters: {'; '.join(parts)}."
+    found = [c for c in teachers(worlds(evidence)).values() if c.by_seeds]
+    sure = sum(c.metrics["amp"].beyond_chance for c in found)
+    return (
+        f"{told} Which of FedKF and FedKF- is ahead, for which F1 and F5 ask, is beyond chance in "
+        f"{sure} of {len(found)} comparisons of AMP."
+    )
 
 
 def headline(evidence: Evidence) -> str:
@@ -167,30 +200,32 @@ def headline_cells(by: Mapping[str, Contrast | None]) -> list[str]:
 
 
 def choices(evidence: Evidence) -> str:
-    """For each kind of data: the best, what is level with it, and the cheapest of these."""
+    """For each kind of data: the best, what is not behind it, and the cheapest of these."""
     steps, rows = evidence.steps(), []
     apart = evidence.apart()
     for world in worlds(evidence):
         best, wlp = world.best("amp"), world.best("wlp")
-        alike = [model for model in one_each(world) if level(model, best)]
+        alike = [model for model in one_each(world) if not_behind(model, best)]
         cheapest = min(alike, key=lambda m: (steps.get(m.setting.algorithm, 9), sent(m.setting)))
         others = [m.name for m in alike if m.setting.method != best.setting.method]
         differ = [apart.get(world.data, {}).get(what) for what in ("labels", "inputs")]
+        own = world.personal()
         rows.append(
             [
                 world.title,
                 *(NONE if value is None else f"{value:.2f}" for value in differ),
+                f"{100 * active_share(best.setting):.0f} %",
                 named(best, "amp"),
                 listed(others) or "none",
-                f"{cheapest.name}, {cost_of(cheapest, steps)}",
+                f"{cheapest.name}, {megabytes(cheapest.setting)} MB",
                 named(wlp, "wlp"),
                 pair_of(world.alone()),
-                named(own, "amp") if (own := world.personal()) else NONE,
+                named(own, "amp") if own else NONE,
             ]
         )
-    head = ["data", "labels", "inputs", "highest AMP", "level with it", "the cheapest of these"]
-    more = ["best-served worst client", "training alone, AMP / WLP", "the best personal models"]
-    return table([*head, *more], rows)
+    head = ["data", "labels", "inputs", "active in a round", "highest AMP"]
+    more = ["not shown to be behind it", "the cheapest of these", "best-served worst client"]
+    return table([*head, *more, "training alone, AMP / WLP", "the best personal models"], rows)
 
 
 def one_each(world: World) -> list[Model]:
@@ -200,19 +235,13 @@ def one_each(world: World) -> list[Model]:
     return [max(models, key=lambda model: model.mean("amp") or 0) for models in found]
 
 
-def level(model: Model, best: Model) -> bool:
-    """Whether a model is near the best and not behind it beyond chance."""
+def not_behind(model: Model, best: Model) -> bool:
+    """Whether a model is the best, or not shown by the seeds to be behind it."""
     about = contrast(model, best)
-    if about is None:
-        return False
+    if about is None or about.metrics["amp"].interval is None:
+        return model == best
     amp = about.metrics["amp"]
-    return amp.mean > -LEVEL and not amp.beyond_chance
-
-
-def cost_of(model: Model, steps: dict[str, float]) -> str:
-    step = steps.get(model.setting.algorithm)
-    said = [] if step is None else [f"{step:.2f} times FedAvg's step"]
-    return listed([*said, f"{megabytes(model.setting)} MB"])
+    return model == best or not amp.beyond_chance
 
 
 def next_step(evidence: Evidence) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 import every_step
 import pytest
 from evidence import pages, tables, worlds
-from evidence.contrasts import Contrast, Model, contrast, shown, signed
+from evidence.contrasts import Contrast, Model, contrast, doubt, shown, signed, standing
 from evidence.reading import UNCHANGED, Evidence, Setting, point_of, read_records
-from evidence.sentences import level, pair_of
+from evidence.sentences import not_behind, pair_of
 
 from fedkf.runs.collect import Group
 from fedkf.runs.config import read, resolve
@@ -97,9 +97,9 @@ def test_a_natural_client_is_one_client_whatever_the_seed_of_the_division(tmp_pa
 def test_verdicts_follow_from_seeds_where_there_are_three_and_else_from_clients() -> None:
     clients = Difference(0.05, 20, (0.01, 0.09))
     seeds = Difference(0.05, 3, (-0.01, 0.11))
-    assert Contrast({"amp": seeds}, clients).verdict() == CHANCE
-    assert Contrast({"amp": Difference(0.05, 2)}, clients).verdict() == "better"
-    assert Contrast({"amp": Difference(0.05, 2)}, clients.reversed()).verdict() == "worse"
+    assert Contrast({"amp": seeds}, None, clients).verdict() == CHANCE
+    assert Contrast({"amp": Difference(0.05, 2)}, None, clients).verdict() == "better"
+    assert Contrast({"amp": Difference(0.05, 2)}, None, clients.reversed()).verdict() == "worse"
     assert Contrast({"amp": Difference(0.05, 2)}).verdict() == "not known"
     assert shown(seeds) == "+5.0 [−1.0, 11.0]"
     assert shown(clients) == "+5.0 [1.0, 9.0] *"
@@ -176,15 +176,40 @@ def test_any_folder_of_records_has_a_block_of_its_scores(evidence: Evidence) -> 
         pages.filled("<!-- begin nothing -->\n<!-- end nothing -->", evidence)
 
 
-def test_level_is_what_is_near_and_not_behind_beyond_chance(tmp_path: Path) -> None:
+def test_not_behind_is_what_the_seeds_do_not_tell_from_the_best(tmp_path: Path) -> None:
     def model(name: str, *values: float) -> Model:
         found = [record(tmp_path, f"{name}{k}", [v] * 3, k) for k, v in enumerate(values)]
         return Model(setting(*found), "oca")
 
     best = model("best", 0.70, 0.71, 0.72)
-    assert level(model("near", 0.69, 0.71, 0.725), best)
-    assert not level(model("behind", 0.695, 0.7051, 0.715), best)  # by half a point, always
-    assert not level(model("unsure", 0.50, 0.71, 0.80), best)  # the seeds disagree, but not near
+    assert not_behind(best, best)
+    assert not_behind(model("near", 0.69, 0.71, 0.725), best)
+    assert not not_behind(model("behind", 0.695, 0.7051, 0.715), best)  # by half a point, always
+    assert not_behind(model("unsure", 0.50, 0.71, 0.80), best)  # the seeds disagree
+    assert not not_behind(model("few", 0.70, 0.71), best)  # two seeds show nothing
+
+
+def test_of_many_differences_fewer_stand() -> None:
+    sure, likely = Difference(0.05, 3, (0.049, 0.051)), Difference(0.05, 3, (0.001, 0.099))
+    assert doubt(likely) == pytest.approx(1 - 4.391 / (2 + 4.391**2) ** 0.5, abs=1e-4)
+    assert doubt(Difference(0.05, 2)) == 1
+    assert standing({"one": likely}) == ["one"]
+    assert standing({"a": likely, "b": sure}) == ["a", "b"]  # the last is held against 0.05
+    assert standing({"a": likely, "b": sure, "c": Difference(0, 3, (-1, 1))}) == ["b"]
+
+
+def test_the_last_rounds_have_a_mean_of_their_own(tmp_path: Path) -> None:
+    base, other = (setting(record(tmp_path, name, [0.5])) for name in ("base", "other"))
+    lines = [json.loads((tmp_path / "other/rounds.jsonl").read_text())]
+    for k in range(2, 13):
+        lines.append(json.loads(json.dumps(lines[0])))
+        lines[-1]["round"] = k
+        lines[-1]["readouts"]["oca"]["amp"] = 0.6 if k == 12 else 0.7
+    (tmp_path / "other/rounds.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    found = contrast(Model(other, "oca"), Model(base, "oca"))
+    assert found is not None
+    assert found.late is not None
+    assert found.late.mean == pytest.approx((9 * 0.7 + 0.6) / 10 - 0.5)
 
 
 def test_without_any_variant_of_fedkf_nothing_is_advised(evidence: Evidence) -> None:
@@ -209,7 +234,7 @@ def test_a_world_may_be_better_with_fedkf_and_better_still_alone(tmp_path: Path)
     better, level, own = worlds.advice_against(found).split(". ")
     assert better.endswith("above FedAvg (OCA) in AMP on letters α = 0.1")
     assert level.endswith("which costs less, on photographs, ResNet-8 α = 0.1")
-    assert own == "No shared model has the AMP of training alone on letters α = 0.1."
+    assert own.endswith("on letters α = 0.1 (fedkf (OCA) −9.0 [−11.5, −6.5] *).")
     assert found[1].data == "photographs α = 0.1"
     assert pair_of(Model(base, "aca")) == "36.0 / 31.0"
     assert pair_of(None) == "–"
