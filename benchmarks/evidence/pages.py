@@ -45,6 +45,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "when-not": worlds.when_not,
     "choices": sentences.choices,
     "next-step": sentences.next_step,
+    "drive": tables.drive,
     "ablation-letters": partial(tables.attempts, name="ablation-letters"),
     "ablation-photographs": partial(tables.attempts, name="ablation-photographs"),
     "text-letters": partial(tables.attempts, name="text-letters", base="released"),

@@ -180,6 +180,26 @@ def attempts(evidence: Evidence, name: str, base: str | None = None) -> str:
     return "\n\n".join(written)
 
 
+def drive(evidence: Evidence) -> str:
+    """FedKF+ taken apart in two: its server's drive, and what its clients do."""
+    compared = (
+        ("the drive alone", "FedAvg"),
+        ("without the drive", "FedAvg"),
+        ("FedKF+", "the drive alone"),
+    )
+    rows = []
+    for name in ("ablation-letters", "ablation-photographs"):
+        known = {one.method: one for one in evidence.settings(name) if one.runs}
+        for own, base in compared:
+            if own in known and base in known:
+                found = [contrast(Model(known[own], r), Model(known[base], r)) for r in READOUTS]
+                cells = [shown(c.metrics[m], m) for m in ("amp", "wlp") for c in found if c]
+                where = name.removeprefix("ablation-")
+                rows.append([f"{where}: {own} less {base}", *cells])
+    head = ["thirty rounds", "AMP, points: ACA", "OCA", "WLP, points: ACA", "OCA"]
+    return table(head, rows) if rows else NOTHING
+
+
 def causes(evidence: Evidence, name: str, base: str) -> str:
     """Which variants are behind the base in AMP beyond chance, and which are not."""
     settings = [one for one in evidence.settings(name) if one.runs]
