@@ -77,7 +77,7 @@ class World:
 
 
 def worlds(evidence: Evidence) -> list[World]:
-    """Letters, photographs and natural sites, where FedAvg at least was run."""
+    """Letters, photographs and natural sites, where FedAvg and FedKF+ at least were run."""
     suites = {
         LETTERS: [*evidence.settings(LETTERS), *evidence.settings("letters-alone")],
         PHOTOGRAPHS[0]: [
@@ -93,7 +93,7 @@ def worlds(evidence: Evidence) -> list[World]:
         for kind, settings in suites.items()
         for where, members in places(sorted(settings, key=lambda one: -(one.alpha or 0))).items()
     ]
-    return [world for world in found if world.method("fedavg")]
+    return [world for world in found if world.method("fedavg") and world.method(FAMILY[-1])]
 
 
 def sent(setting: Setting) -> float:
