@@ -11,7 +11,7 @@ from evidence.reading import Evidence, Setting
 from evidence.tables import LETTERS
 from evidence.worlds import FAMILY, World, sent, worlds
 from fedkf.charts.chart import Axis, Bars, Chart, Figure, Lines, Series, sheet
-from fedkf.charts.labels import algorithm_label, readout_label
+from fedkf.charts.labels import readout_label
 from fedkf.charts.matplotlib_backend import draw
 from fedkf.metrics import METRICS
 from fedkf.paper.figures import mean_curve
@@ -41,12 +41,14 @@ def against_alpha(evidence: Evidence) -> list[Chart]:
             series: list[Series] = []
             for colour, name in enumerate(colours(evidence)):
                 for readout in ("aca", "oca") if name == "fedavg" else ("oca",):
-                    points = [(w.alpha or 0, mean_of(w, name, readout, metric.name)) for w in own]
+                    models = [
+                        (w.alpha or 0, Model(s, readout)) for w in own if (s := w.method(name))
+                    ]
+                    points = [(x, model.mean(metric.name)) for x, model in models]
                     known = [(x, y) for x, y in points if y is not None]
                     if known:
                         xs, ys = zip(*known, strict=True)
-                        title = readout_label(algorithm_label(name), readout)
-                        dotted = readout == "aca"
+                        title, dotted = models[0][1].name, readout == "aca"
                         series.append(Lines(name=title, x=xs, y=ys, colour=colour, dotted=dotted))
             if series:
                 x, y = Axis("α", logarithmic=True), Axis(metric.label, percent=True)
@@ -58,11 +60,6 @@ def colours(evidence: Evidence) -> list[str]:
     """The algorithms in the order of their colours, which are the same in all pictures."""
     found = [one.algorithm for world in worlds(evidence) for one in world.settings if one.runs]
     return list(dict.fromkeys(["fedavg", *FAMILY, *found]))
-
-
-def mean_of(world: World, algorithm: str, readout: str, metric: str) -> float | None:
-    own = world.method(algorithm)
-    return Model(own, readout).mean(metric) if own else None
 
 
 # -- against what it costs -------------------------------------------------------------------------
