@@ -238,9 +238,29 @@ def watched(evidence: Evidence, name: str) -> str:
 
 
 def all_attempts(evidence: Evidence) -> str:
-    """Everything that was tried, suite by suite."""
+    """Everything that was tried, suite by suite, with what the seeds show of it."""
     names = [name for name in evidence.folders() if name.startswith(TRIED)]
-    return "\n\n".join(f"`{name}`\n\n{attempts(evidence, name)}" for name in names)
+    return "\n\n".join(
+        f"`{name}`: {verdict(evidence.settings(name))}\n\n{attempts(evidence, name)}"
+        for name in names
+    )
+
+
+def verdict(settings: Sequence[Setting]) -> str:
+    """Which variants are above or below the base in AMP beyond chance, under either readout."""
+    above, below, judged = list[str](), list[str](), False
+    for where, members in places(plain_first([one for one in settings if one.method])).items():
+        for one in members[1:]:
+            found = [contrast(Model(one, r), Model(members[0], r)) for r in READOUTS]
+            amps = [c.metrics["amp"] for c in found if c and c.by_seeds]
+            judged = judged or bool(amps)
+            name = one.method if not where else f"{one.method} ({where})"
+            above += [name] if any(a.beyond_chance and a.mean > 0 for a in amps) else []
+            below += [name] if any(a.beyond_chance and a.mean < 0 for a in amps) else []
+    if not judged:
+        return "fewer than three seeds, which show nothing beyond chance."
+    told = f"above the base beyond chance {listed(above) or 'none'}"
+    return f"{told}, below it {listed(below) or 'none'}."
 
 
 def plain_first(settings: Sequence[Setting]) -> list[Setting]:
