@@ -166,6 +166,15 @@ def test_labels_that_are_nan_are_none(tmp_path: Path, task: str) -> None:
         told(tmp_path, Reading(task=task), labels=labels * np.nan, **arrays)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
+def test_numbers_that_stand_for_no_label_are_none(tmp_path: Path, kind: type) -> None:
+    labels: Any = np.where(np.arange(24) % 12 == 3, -9, ACTIVITY).astype(kind)
+    reading = Reading(task="regression", missing_values=["", "-9"])
+    source, said = told(tmp_path, reading, signals=SIGNALS, labels=labels, client=PEOPLE)
+    assert said == ["2 of 24 samples have no label and are left out"]
+    assert source.labels.min() == 0
+
+
 def test_channels_that_were_never_measured_are_told(tmp_path: Path) -> None:
     partly = SIGNALS.copy()
     partly[:, 1] = np.nan

@@ -19,6 +19,7 @@ from fedkf.data.clocks import clock_notes, is_clock, steady
 from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
 from fedkf.data.outcomes import check_spelling, comparison
+from fedkf.data.owners import refuse_unnamed
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say
 from fedkf.data.tabular import Table, read_csv
@@ -72,6 +73,7 @@ def read_all(root: Path, reading: Reading, say: Say) -> tuple[list[Recording], l
         if channels and names != channels:
             raise other_channels(root, (place, names), (files[0].relative_to(above), channels))
         channels = names
+        check_sites(table, place, reading)
         found += cut_at_changes(table, place, channels, reading)
     for text in [*notes][:MOST_NOTES]:
         say(text)
@@ -220,6 +222,16 @@ def sites_of(table: Table, place: Path, reading: Reading) -> Cells | None:
             raise UserError(f"data.site is {rule!r}, which is no pattern ({error})") from None
         if match is None:
             raise UserError(f"data.site: {place} has no column and no part {rule!r}")
-        return np.full(table.rows, match[1] if match.re.groups else match[0])
+        return np.full(table.rows, (match[1] if match.re.groups else match[0]) or "")
     folders = len(place.parts) - 1 - (0 if reading.targets else 1)
     return np.full(table.rows, place.parts[0]) if folders > 0 else None
+
+
+def check_sites(table: Table, place: Path, reading: Reading) -> None:
+    """Refuse a row that has a label and names no site, where `data.site` says how it does."""
+    sites = sites_of(table, place, reading) if reading.site is not None else None
+    if sites is None or not table.rows:
+        return
+    labelled = ~np.isin(labels_of(table, place, reading), reading.missing_values)
+    absent = np.isin(sites, reading.missing_values) & labelled
+    refuse_unnamed(absent, table.where, table.place, reading.site)

@@ -50,7 +50,7 @@ def from_npz(file: Path, reading: Reading, say: Say) -> Source:
     given = read_npz(file, "signals", *asked.labels, also=("scale", *asked.others))
     arrays = labelled(given, "signals", where, asked, say)
     inputs = in_units(arrays["signals"], arrays.get("scale"), where)
-    labels = asked.targets(arrays)
+    labels = asked.targets(arrays, where)
     if labels.shape[:1] != inputs.shape[:1]:
         raise UserError(f"{where}: {len(inputs)} signals but labels of shape {labels.shape}")
     channels, length = inputs.shape[1:]
@@ -72,8 +72,8 @@ def outcome(
     arrays: Arrays, asked: Annotations, file: Path, reading: Reading, say: Say
 ) -> tuple[NDArray[Any], list[str]]:
     """The labels as the task has them, and the classes' names; `data.positive` is heeded."""
-    labels, kind = asked.targets(arrays), objective.find(reading.task).targets
-    where, shape = f"data.path: {file}", (2,) if kind == "time" else ()
+    where, kind = f"data.path: {file}", objective.find(reading.task).targets
+    labels, shape = asked.targets(arrays, where), (2,) if kind == "time" else ()
     if reading.positive is None or kind == "number" or labels.shape[1:] != shape:
         targets = asked.named(reading.asked, arrays)
         return targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
@@ -93,8 +93,6 @@ def outcome(
 
 def words(labels: NDArray[Any], names: Sequence[str] | None, where: str) -> Cells:
     """Classes as texts: by the file's names, where it has some for numbers."""
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
     if names is None:
         return np.char.strip(whole(labels).astype(np.str_))
     if labels.min() < 0 or labels.max() >= len(names):
