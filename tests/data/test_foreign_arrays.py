@@ -190,6 +190,15 @@ def test_channels_that_were_never_measured_are_told(tmp_path: Path) -> None:
     assert said == ["channel 2: never measured at 9, so that models get a stand-in there"]
 
 
+def test_channels_that_never_change_are_told_by_their_own_numbers(tmp_path: Path) -> None:
+    flat = SIGNALS.copy()
+    flat[:, 2] = 1
+    arrays = {"signals": flat, "labels": ACTIVITY, "client": PEOPLE}
+    for columns in (None, ["1", "2"], ["2", "0"]):
+        _, said = told(tmp_path, Reading(columns=columns), **arrays)
+        assert said == ["channel 2: the same value everywhere, which tells a model nothing"]
+
+
 def test_a_window_of_signals_that_are_none_of_recordings_is_told(tmp_path: Path) -> None:
     arrays = {"signals": SIGNALS, "labels": ACTIVITY, "client": PEOPLE}
     source, (text,) = told(tmp_path, Reading(window=4), **arrays)

@@ -92,6 +92,8 @@ def test_a_split_into_other_parts_is_refused(tmp_path: Path, parts: list[Any], f
         ({"signals": WAVES[..., None]}, Reading(), "N×channels×time or N×time"),
         ({"signals": WAVES[:2]}, Reading(), "2 signals but labels of shape (4,)"),
         ({"scale": np.array(0)}, Reading(), "scale must be one number above 0"),
+        ({"scale": np.array("mV")}, Reading(), "scale must be one number above 0"),
+        ({"scale": np.array([1 + 1j, 2])}, Reading(), "scale must be one number above 0"),
         ({"client": np.zeros(3)}, Reading(), "4 labels but client has shape (3,)"),
         ({}, Reading(split_by="record"), "has no array 'record'"),
         ({}, Reading(split_by="client"), "data.split_by: "),
@@ -247,6 +249,7 @@ def test_a_window_longer_than_every_recording_is_a_mistake(tmp_path: Path) -> No
         (Reading(window=2, target="act", columns=["x", "z"]), "no column 'z'"),
         (Reading(window=2, target="act"), "all rows have the same target"),
         (Reading(window=2, target="y", columns=["act"]), "'act' holds numbers, but 'sit'"),
+        (Reading(window=2, target="y"), "or name the column in data.ignore"),
     ],
 )
 def test_recordings_that_cannot_be_read_are_named(

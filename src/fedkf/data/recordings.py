@@ -151,7 +151,7 @@ def cut_at_changes(
         raise UserError(f"{table.where} holds no rows")
     labels = labels_of(table, place, reading)
     columns = [
-        numeric(table, name, np.isin(table.cells[name], reading.missing_values))
+        numeric(table, name, np.isin(table.cells[name], reading.missing_values), "data.ignore")
         for name in channels
     ]
     values = np.stack(columns).astype(np.float32)

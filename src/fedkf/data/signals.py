@@ -62,8 +62,9 @@ def from_npz(file: Path, reading: Reading, say: Say) -> Source:
     read, names = outcome(arrays, asked, file, reading, say)
     source = Source(inputs, read, names, task=reading.task, measured=True)
     source = annotated(source, arrays, where, asked)
-    source = replace(source, inputs=chosen_channels(source.inputs, reading, where))
-    for text in unmeasured_channels(source, reading.columns or [str(k) for k in range(channels)]):
+    inputs, chosen = chosen_channels(source.inputs, reading, where), reading.columns or ()
+    source = replace(source, inputs=inputs, channels=list(chosen))
+    for text in unmeasured_channels(source, chosen or [str(k) for k in range(channels)]):
         say(text)
     return source
 
@@ -115,8 +116,9 @@ def in_units(values: NDArray[Any], scale: NDArray[Any] | None, where: str) -> ND
         )
     found = values.astype(np.float32)
     if scale is not None:
-        divisor = np.asarray(scale, dtype=np.float32).reshape(-1)
-        if len(divisor) not in (1, values.shape[1]) or not (divisor > 0).all():
+        numbers = scale.dtype.kind in "biuf" and scale.size in (1, values.shape[1])
+        divisor = scale.astype(np.float32).reshape(-1) if numbers else np.zeros(1)
+        if not (divisor > 0).all():
             raise UserError(f"{where}: scale must be one number above 0, or one per channel")
         found /= divisor[None, :, None]
     if np.isinf(found).any() or (np.abs(found[np.isfinite(found)]) > LARGEST).any():

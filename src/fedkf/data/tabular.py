@@ -145,9 +145,11 @@ def check_names(names: Sequence[str], wrong: Callable[[str], UserError]) -> None
     """Refuse a header that is none."""
     if not names:
         raise wrong("it is empty")
-    doubled = next((name for k, name in enumerate(names) if name in names[:k]), None)
-    if doubled is not None:
-        raise wrong(f"two columns are named {shown(doubled)}")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise wrong(f"two columns are named {shown(name)}")
+        seen.add(name)
     for name in names:
         if not proper_text(name):
             raise wrong(f"the column {shown(name)} holds characters that cannot be shown")
