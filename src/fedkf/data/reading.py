@@ -64,3 +64,9 @@ class Reading:
         """The columns of the target."""
         given = self.target or ()
         return [given] if isinstance(given, str) else list(given)
+
+    def unused(self, name: str) -> bool:
+        """Whether nothing is read of a column: it is ignored, or others are named as inputs."""
+        if name in (*self.targets, self.site, self.split_by, *self.groups):
+            return False
+        return name in self.ignore if self.columns is None else name not in self.columns

@@ -66,7 +66,7 @@ def read_all(root: Path, reading: Reading, say: Say) -> tuple[list[Recording], l
     notes: dict[str, None] = {}
     above = root if root.is_dir() else root.parent
     for file in files:
-        table = read_csv(file)
+        table = read_csv(file, unused=reading.unused)
         names = channel_names(table, reading)
         notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, reading)))
         place = file.relative_to(above)

@@ -25,7 +25,7 @@ def table(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
 
     Without either the rows are pooled. Rows without a target are left out, and their number told.
     """
-    return from_table(read_table(path), reading, say)
+    return from_table(read_table(path, reading.unused), reading, say)
 
 
 def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> Source:

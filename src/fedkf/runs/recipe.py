@@ -141,7 +141,7 @@ class Recipe:
         """Samples with targets; what else the run knew of its own need not be known of these."""
         alone = replace(reading, split_by=None, groups=())
         if self.source == "table":
-            table = read_table(str(path))
+            table = read_table(str(path), reading.unused)
             sited = alone.site in table.cells
             return from_table(table, alone if sited else replace(alone, site=None), say)
         if path.suffix != ".npz":
