@@ -51,6 +51,8 @@ class Reading:
     missing_values: Sequence[str] = field(default_factory=lambda: spelled(MISSING_VALUES))
     window: int | None = None
     stride: int | None = None
+    lenient: bool = False
+    """Whether files need not tell the site and the session, as new ones to be judged need not."""
 
     @property
     def asked(self) -> Targets:

@@ -66,18 +66,33 @@ def read_all(root: Path, reading: Reading, say: Say) -> tuple[list[Recording], l
     notes: dict[str, None] = {}
     above = root if root.is_dir() else root.parent
     for file in files:
-        table = read_csv(file, unused=reading.unused)
-        names = channel_names(table, reading)
-        notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, reading)))
-        place = file.relative_to(above)
+        table, place = read_csv(file, unused=reading.unused), file.relative_to(above)
+        own = told_by(table, place, reading) if reading.lenient else reading
+        names = channel_names(table, own)
+        notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, own)))
         if channels and names != channels:
             raise other_channels(root, (place, names), (files[0].relative_to(above), channels))
         channels = names
-        check_sites(table, place, reading)
-        found += cut_at_changes(table, place, channels, reading)
+        check_sites(table, place, own)
+        found += cut_at_changes(table, place, channels, own)
     for text in [*notes][:MOST_NOTES]:
         say(text)
     return found, channels
+
+
+def told_by(table: Table, place: Path, reading: Reading) -> Reading:
+    """The reading less the site and the session that a recording does not tell."""
+    site = reading.site if tells_site(table, place, reading.site) else None
+    session = reading.split_by if reading.split_by in table.cells else None
+    return replace(reading, site=site, split_by=session)
+
+
+def tells_site(table: Table, place: Path, rule: str | None) -> bool:
+    """Whether a column of a recording, or its name, tells its site."""
+    try:
+        return rule is not None and (rule in table.cells or bool(re.search(rule, str(place))))
+    except re.error:  # the name of a column, which is no pattern
+        return False
 
 
 def other_channels(

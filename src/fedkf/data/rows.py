@@ -131,11 +131,12 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
 
 
 def unlabelled(table: Table, reading: Reading) -> tuple[Table, Reading]:
-    """A recording without its target, if it has one; the site, where told, still cuts it."""
-    aside = {*reading.targets, *reading.groups} - set(reading.columns or ())
+    """A recording without its target, if it has one; site and session, where told, still cut it."""
+    aside = {*reading.targets, *reading.groups} - {*(reading.columns or ()), reading.split_by}
     cells: dict[str, Cells] = {k: v for k, v in table.cells.items() if k not in aside}
     site = reading.site if reading.site in cells else None
+    session = reading.split_by if reading.split_by in cells else None
     where = table.where.removeprefix("data.path: ")
     return replace(table, cells=cells, where=where), replace(
-        reading, target=None, groups=(), site=site
+        reading, target=None, groups=(), site=site, split_by=session
     )

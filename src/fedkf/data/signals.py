@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedkf.core import objective
 from fedkf.core.errors import UserError
-from fedkf.data.annotations import Annotations, Arrays, annotated, labelled
+from fedkf.data.annotations import CLIENT, Annotations, Arrays, annotated, labelled
 from fedkf.data.arrays import read_npz
 from fedkf.data.cells import Cells
 from fedkf.data.files import find
@@ -48,6 +48,8 @@ def from_npz(file: Path, reading: Reading, say: Say) -> Source:
             f"{file.name} are taken as they are"
         )
     given = read_npz(file, "signals", *asked.labels, also=("scale", *asked.others))
+    if reading.lenient and asked.client not in given:
+        asked = replace(asked, client=CLIENT)
     arrays = labelled(given, "signals", where, asked, say)
     inputs = in_units(arrays["signals"], arrays.get("scale"), where)
     labels = asked.targets(arrays, where)
