@@ -39,7 +39,7 @@ class Annotations:
     split_by: str | None = None
     groups: Sequence[str] = ()
     missing: Sequence[str] = ()
-    """What stands for no label; where nothing does, all samples must have one."""
+    """What stands for no label and no site; where nothing does, all samples must have both."""
 
     @staticmethod
     def of(reading: Reading) -> Annotations:
@@ -85,7 +85,7 @@ class Annotations:
 
 def unlabelled(labels: NDArray[Any], missing: Sequence[str]) -> NDArray[np.bool_]:
     """Which labels are none, by what stands for that."""
-    readable = labels.ndim in (1, 2) and labels.size and labels.dtype.kind in "iufSU"
+    readable = labels.ndim in (1, 2) and labels.size and labels.dtype.kind in "iufU"
     if not missing or not readable:
         return np.zeros(labels.shape[:1] or 1, bool)
     return np.asarray(absent(labels, missing).reshape(len(labels), -1).any(1))
@@ -143,8 +143,9 @@ def annotated(
     source = replace(source, tested=sides(arrays.get("split"), where))
     if asked.client not in arrays:
         return source
-    unnamed = absent(arrays[asked.client], asked.missing)
-    refuse_unnamed(unnamed, where, lambda sample: f"sample {sample}", asked.client)
+    if asked.missing:
+        unnamed = absent(arrays[asked.client], asked.missing)
+        refuse_unnamed(unnamed, where, lambda sample: f"sample {sample}", asked.client)
     found, owners = np.unique(arrays[asked.client], return_inverse=True)
     names = owner_names(found, arrays.get("client_names"))
     return replace(source, owners=owners.astype(np.int64), owner_names=names)

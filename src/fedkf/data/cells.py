@@ -16,6 +16,8 @@ from fedkf.core.limits import in_words, memory, shown
 
 Cells = NDArray[np.str_]
 Wrong = Callable[[str], UserError]
+Unused = Callable[[str], bool]
+"""Whether nothing reads the column of a name."""
 PACKED = ".gz"
 ROOM = 20
 """Bytes of memory that a byte of such a file takes while it is read."""
@@ -72,7 +74,7 @@ def read_text(file: Path, wrong: Wrong) -> str:
 
 
 def as_cells(
-    columns: Mapping[str, Sequence[str]], unused: Callable[[str], bool], wrong: Wrong
+    columns: Mapping[str, Sequence[str]], unused: Unused, wrong: Wrong
 ) -> dict[str, Cells]:
     """Columns of texts as arrays, without spaces around them."""
     texts = {name: [text.strip() for text in column] for name, column in columns.items()}
@@ -84,9 +86,7 @@ def as_cells(
     }
 
 
-def fitting(
-    lengths: Mapping[str, int], rows: int, unused: Callable[[str], bool], wrong: Wrong
-) -> dict[str, int]:
+def fitting(lengths: Mapping[str, int], rows: int, unused: Unused, wrong: Wrong) -> dict[str, int]:
     """How many characters of each column have room: all, or a few of those that nothing reads."""
     most = memory()
     if CHARACTER * rows * sum(lengths.values()) <= most:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from fedkf.core.limits import proper_text, shown
 from fedkf.data.cells import (
     CHARACTER,
     Cells,
+    Unused,
     Wrong,
     as_cells,
     ending,
@@ -27,16 +28,8 @@ from fedkf.data.cells import (
 )
 from fedkf.data.files import find
 
-Unused = Callable[[str], bool]
-"""Whether nothing reads the column of a name."""
-
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
 """Of tables; all but the last may also be packed (.csv.gz)."""
-
-
-def nothing(name: str) -> bool:
-    """That no column is unused."""
-    return False
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,7 @@ class Table:
         return replace(self, cells=cells, files=self.files[chosen], lines=self.lines[chosen])
 
 
-def read_table(path: str, unused: Unused = nothing) -> Table:
+def read_table(path: str, unused: Unused = lambda name: False) -> Table:
     """All rows of a file, or of the files of a folder, which have the same columns.
 
     Of columns that are `unused` nothing but their names is needed.
@@ -95,7 +88,7 @@ def read_files(
     where: str,
     files: Sequence[Path],
     header: Sequence[str] | None = None,
-    unused: Unused = nothing,
+    unused: Unused = lambda name: False,
 ) -> Table:
     """The rows of these files, one after the other, in the first one's order of columns.
 
@@ -150,7 +143,9 @@ def made_of(
     return Table(f"data.path: {file}", cells, np.full(len(places), file.name), places, notes=notes)
 
 
-def read_csv(file: Path, header: Sequence[str] | None = None, unused: Unused = nothing) -> Table:
+def read_csv(
+    file: Path, header: Sequence[str] | None = None, unused: Unused = lambda name: False
+) -> Table:
     """The columns of a CSV file, divided by commas, semicolons or tabs."""
 
     def wrong(reason: str) -> UserError:
@@ -193,7 +188,7 @@ def check_names(names: Sequence[str], wrong: Wrong) -> None:
             raise wrong(f"the column {shown(name)} holds characters that cannot be shown")
 
 
-def read_parquet(file: Path, unused: Unused = nothing) -> Table:
+def read_parquet(file: Path, unused: Unused = lambda name: False) -> Table:
     """The columns of a Parquet file as texts; nothing measured is an empty one."""
 
     def wrong(reason: str) -> UserError:
@@ -202,7 +197,7 @@ def read_parquet(file: Path, unused: Unused = nothing) -> Table:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise wrong(f"Parquet files need {install('tables')}") from None
+        raise UserError(f"data.path: {file}: Parquet files need {install('tables')}") from None
     try:
         content = parquet.read_table(file)
         columns = {name: content.column(name).to_pylist() for name in content.column_names}
