@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fedkf.core.errors import UserError
+from fedkf.data.annotations import Annotations
 from fedkf.data.arrays import read_arrays
 from fedkf.data.npz import npz
 
@@ -135,6 +136,40 @@ def test_other_orders_of_bytes_and_widths_of_floats_are_read(tmp_path: Path) -> 
         )
 
 
+def test_texts_that_are_kept_as_bytes_are_texts_of_every_array(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    texts: dict[str, Any] = {
+        "labels": np.array(["ill", "well"] * 3),
+        "client": np.array(["north", "Süd", "north"] * 2),
+        "split": np.array(["train", "test", "train"] * 2),
+        "sex": np.array(["f", "m", "f"] * 2),
+    }
+    texts = {name: np.char.encode(array, "utf-8") for name, array in texts.items()}
+    np.savez(path, images=IMAGES, **texts)
+    source = npz(str(path), asked=Annotations(groups=["sex"]))
+    assert source.class_names == ["ill", "well"]
+    assert source.owner_names == ["Süd", "north"]
+    assert source.tested is not None
+    assert source.tested.tolist() == [False, True, False] * 2
+    assert source.groups["sex"].tolist() == ["f", "m", "f"] * 2
+    names: dict[str, Any] = {
+        "client_names": np.array([b"a", b"b"]),
+        "label_names": np.array([b"x", b"y", b"z"]),
+    }
+    np.savez(path, images=IMAGES, labels=LABELS, client=LABELS // 2, **names)
+    source = npz(str(path))
+    assert (source.owner_names, source.class_names) == (["a", "b"], ["x", "y", "z"])
+
+
+def test_decoded_texts_count_as_the_memory_they_take(tmp_path: Path) -> None:
+    texts = npy(np.full(1000, b"north"))
+    with (
+        open(write(tmp_path, client=texts), "rb") as file,
+        pytest.raises(ValueError, match="more than the 24,999 bytes"),
+    ):
+        read_arrays(file, ("client",), most=24_999)
+
+
 @pytest.mark.parametrize(
     ("images", "labels", "sentence"),
     [
@@ -142,7 +177,12 @@ def test_other_orders_of_bytes_and_widths_of_floats_are_read(tmp_path: Path) -> 
         (np.full((6, 3), 1e300), LABELS, "which float32 cannot hold"),
         (IMAGES.astype(np.complex64), LABELS, "images are complex64"),
         (IMAGES, LABELS.astype(np.complex64), "labels are complex64"),
-        (IMAGES, np.array([b"a\x1b", b"b"] * 3), "the class name 'a\\x1b' holds characters"),
+        (IMAGES, np.array([b"a\x1b", b"b"] * 3), "'labels' holds texts with characters that"),
+        (
+            IMAGES,
+            np.array([b"Z\xfcrich", b"b"] * 3),
+            "'labels' holds bytes that are no text in UTF-8",
+        ),
     ],
 )
 def test_numbers_and_names_that_do_not_fit_are_named(

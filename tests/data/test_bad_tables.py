@@ -10,9 +10,12 @@ import pytest
 from conftest import Outcome
 
 from fedkf.core.errors import UserError
+from fedkf.core.limits import memory
+from fedkf.data.cells import CHARACTER
 from fedkf.data.reading import Reading
 from fedkf.data.source import Source
 from fedkf.data.sources import read
+from fedkf.data.tabular import check_names
 
 Row = dict[str, str]
 
@@ -159,3 +162,55 @@ def test_windows_longer_than_the_recordings_are_refused_or_leave_a_site_out(tmp_
     assert source.owner_names == ["a"]
     assert said[0].startswith("4 recordings are shorter than data.window (20) and left out")
     assert said[1] == "no recording is left of b"
+
+
+LONG = 130_000
+"""Characters of a cell, just below the most that the csv module reads."""
+
+
+@pytest.fixture(params=["file", "folder"])
+def notes(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A table with one long text, which takes more than the memory if all rows have its room."""
+    count = memory() // (CHARACTER * LONG) + 1
+    rows = [f"{'ns'[k % 2]},{k % 7},{k % 3 % 2}," for k in range(count)]
+    long = f"n,1,0,{'x' * LONG}"
+    if request.param == "file":
+        (tmp_path / "all.csv").write_text("\n".join(["site,age,ill,note", long, *rows]))
+        return tmp_path / "all.csv"
+    (tmp_path / "a.csv").write_text("\n".join(["site,age,ill,note", *rows]))
+    (tmp_path / "b.csv").write_text("\n".join(["site,age,ill,note", long]))
+    return tmp_path
+
+
+def test_long_texts_that_memory_has_no_room_for_are_named(notes: Path) -> None:
+    sentence = r"the column 'note' has a text of 130,000 characters.* data\.ignore"
+    with pytest.raises(UserError, match=sentence):
+        told(notes)
+
+
+@pytest.mark.parametrize("reading", [{"ignore": ["note"]}, {"columns": ["age"]}])
+def test_long_texts_that_nothing_reads_need_no_room(
+    notes: Path, reading: dict[str, list[str]]
+) -> None:
+    source, _ = told(notes, **reading)
+    assert source.layout is not None
+    assert source.layout.input_names == ["age"]
+
+
+def test_names_of_columns_are_compared_once() -> None:
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(f"column {k}") for k in range(1000)]
+    check_names(names, UserError)
+    assert compared < 10 * len(names)
+    with pytest.raises(UserError, match="two columns are named 'column 3'"):
+        check_names([*names, Name("column 3")], UserError)

@@ -40,6 +40,13 @@ def test_one_dataset_is_divided(settings: Settings) -> None:
     assert [c["train"] + c["test"] for c in result.partition["clients"]] == [6] * 5
 
 
+def test_labels_that_are_bytes_are_names() -> None:
+    labels = np.array([b"no", b"yes"] * 3)
+    assert from_object({"a": (np.zeros((6, 1, 4, 4)), labels)}).class_names == ["no", "yes"]
+    with pytest.raises(UserError, match=r"clients\['a'\]: 'labels' holds bytes that are no text"):
+        from_object({"a": (np.zeros((2, 1, 4, 4)), np.array([b"n\xf6", b"yes"]))})
+
+
 class Strings(Dataset[Any]):
     """Arrays and names instead of tensors and numbers."""
 

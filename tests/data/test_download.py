@@ -96,7 +96,7 @@ def test_a_broken_download_goes_on_where_it_ended(
     assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]
 
 
-@pytest.mark.parametrize("there", ["", "file.bin", "file.bin.part"])
+@pytest.mark.parametrize("there", ["", "file.bin.part"])
 def test_a_wrong_checksum_is_refused_and_removed(
     server: Server, tmp_path: Path, there: str
 ) -> None:
@@ -108,10 +108,22 @@ def test_a_wrong_checksum_is_refused_and_removed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_file_is_fetched_again(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "file.bin").write_bytes(b"x" * (len(CONTENT) + 5))  # longer than the server's
+def test_a_damaged_part_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file.bin.part").write_bytes(b"x" * (len(CONTENT) + 5))  # longer than the server's
     (path,) = get(dataset(server), tmp_path)
     assert path.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("mine", [CONTENT[:1000], b"of my own"])
+def test_a_file_that_is_another_is_left_as_it_is(
+    server: Server, tmp_path: Path, mine: bytes
+) -> None:
+    (tmp_path / "file.bin").write_bytes(mine)
+    with pytest.raises(UserError, match=r"file\.bin is not the published file .* left as it is"):
+        get(dataset(server), tmp_path)
+    assert (tmp_path / "file.bin").read_bytes() == mine
+    assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]
+    assert server.asked == []
 
 
 def test_no_network_says_what_to_put_where(

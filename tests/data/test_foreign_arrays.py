@@ -166,6 +166,15 @@ def test_labels_that_are_nan_are_none(tmp_path: Path, task: str) -> None:
         told(tmp_path, Reading(task=task), labels=labels * np.nan, **arrays)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
+def test_numbers_that_stand_for_no_label_are_none(tmp_path: Path, kind: type) -> None:
+    labels: Any = np.where(np.arange(24) % 12 == 3, -9, ACTIVITY).astype(kind)
+    reading = Reading(task="regression", missing_values=["", "-9"])
+    source, said = told(tmp_path, reading, signals=SIGNALS, labels=labels, client=PEOPLE)
+    assert said == ["2 of 24 samples have no label and are left out"]
+    assert source.labels.min() == 0
+
+
 def test_channels_that_were_never_measured_are_told(tmp_path: Path) -> None:
     partly = SIGNALS.copy()
     partly[:, 1] = np.nan
@@ -179,6 +188,15 @@ def test_channels_that_were_never_measured_are_told(tmp_path: Path) -> None:
     chosen = Reading(columns=["2", "0"])
     _, said = told(tmp_path, chosen, signals=partly, labels=ACTIVITY, client=PEOPLE)
     assert said == ["channel 2: never measured at 9, so that models get a stand-in there"]
+
+
+def test_channels_that_never_change_are_told_by_their_own_numbers(tmp_path: Path) -> None:
+    flat = SIGNALS.copy()
+    flat[:, 2] = 1
+    arrays = {"signals": flat, "labels": ACTIVITY, "client": PEOPLE}
+    for columns in (None, ["1", "2"], ["2", "0"]):
+        _, said = told(tmp_path, Reading(columns=columns), **arrays)
+        assert said == ["channel 2: the same value everywhere, which tells a model nothing"]
 
 
 def test_a_window_of_signals_that_are_none_of_recordings_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ import fedkf
 from fedkf.core.errors import UserError
 from fedkf.data.datasets import from_object
 from fedkf.data.folder import folder
+from fedkf.data.source import Source
 from fedkf.data.targets import Targets
+from fedkf.runs.config import parse
+from fedkf.runs.setup import make_data, settle
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +54,29 @@ def test_a_run_trains_on_the_first_of_a_pair_and_tests_on_the_second() -> None:
     assert found == [("a", 12, 3), ("b", 12, 6)]
 
 
+def divided(of_b: bool) -> Source:
+    """Two sites, of which b only tests, or only trains."""
+    pair = (TensorDataset(X, Y), TensorDataset(X[:3], Y[:3]))
+    found = from_object({"a": pair, "b": pair})
+    assert found.tested is not None
+    return replace(found, tested=np.where(found.owners == 1, of_b, found.tested))
+
+
+def test_a_site_that_only_tests_is_refused_until_somebody_decides() -> None:
+    source = divided(of_b=True)
+    with pytest.raises(UserError, match="all samples of b are test samples"):
+        settle(parse({"model": {"name": "mlp"}}), source)
+    anew = parse({"model": {"name": "mlp"}, "data": {"split": "stratified"}})
+    assert settle(anew, source).data.split == "stratified"
+
+
+def test_a_site_that_only_trains_has_nothing_to_test_with() -> None:
+    source = divided(of_b=False)
+    settled = settle(parse({"model": {"name": "mlp"}}), source)
+    assert settled.data.split == "given"
+    assert make_data(settled, source).test_sizes == [3, 0]
+
+
 def picture(path: Path, colour: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     seed = int.from_bytes(path.name.encode()[:4], "big")
@@ -80,10 +107,11 @@ def test_folders_train_and_test_divide_each_site(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_folders_train_and_test_above_classes_are_no_clients(tmp_path: Path) -> None:
-    draw(
-        tmp_path, *(f"{side}/{c}/{k}.png" for side in ("train", "test") for c in "ab" for k in "12")
-    )
+@pytest.mark.parametrize("sides", [("train", "test"), ("Train", "Test"), ("TRAINING", "test")])
+def test_folders_train_and_test_above_classes_are_no_clients(
+    tmp_path: Path, sides: tuple[str, str]
+) -> None:
+    draw(tmp_path, *(f"{side}/{c}/{k}.png" for side in sides for c in "ab" for k in "12"))
     source, _ = read(tmp_path)
     assert source.owners is None
     assert source.tested.sum() == 4

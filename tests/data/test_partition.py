@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkf.core.errors import UserError
-from fedkf.data.partition import NAMES, Division, Indices, partition
+from fedkf.data.partition import BY_CLASSES, Division, Indices, partition
+from fedkf.runs.data_keys import Partition
 
 
 def divide(name: str, labels: Indices, clients: int, alpha: float, seed: int = 0) -> list[Indices]:
@@ -23,7 +26,7 @@ DIVIDING = ("iid", "dirichlet", "dirichlet-balanced", "quantity")
 
 
 def test_every_partition_is_known() -> None:
-    assert set(NAMES) == {*DIVIDING, "classes", "natural"}
+    assert set(get_args(Partition)) == {*DIVIDING, *BY_CLASSES, "natural"}
 
 
 @given(

@@ -53,11 +53,37 @@ def test_one_channel_needs_no_dimension_of_its_own(tmp_path: Path) -> None:
     assert source.inputs.dtype == np.float32
 
 
-def test_a_split_into_other_parts_is_none_of_training_and_test(tmp_path: Path) -> None:
-    parts = np.array(["set-a", "set-b", "set-a", "set-b"])
-    assert (
-        signals(save(tmp_path, signals=WAVES, labels=LABELS, split=parts), Reading()).tested is None
-    )
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["Train", "TEST", "training ", "train"],
+        [b"train", b"test", b"train", b"train"],
+        [0, 1, 0, 0],
+        [0.0, 1.0, 0.0, 0.0],
+        [False, True, False, False],
+    ],
+)
+def test_a_split_may_be_written_in_many_ways(tmp_path: Path, parts: list[Any]) -> None:
+    arrays = {"signals": WAVES, "labels": LABELS, "split": np.array(parts)}
+    source = signals(save(tmp_path, **arrays), Reading())
+    assert source.tested is not None
+    assert source.tested.tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        (["train", "val", "test", "train"], "'test', 'train', 'val'"),
+        (["set-a", "set-b", "set-a", "set-b"], "'set-a', 'set-b'"),
+        ([0, 1, 2, 0], "0, 1, 2"),
+    ],
+)
+def test_a_split_into_other_parts_is_refused(tmp_path: Path, parts: list[Any], found: str) -> None:
+    arrays = {"signals": WAVES, "labels": LABELS, "split": np.array(parts)}
+    with pytest.raises(
+        UserError, match=rf"data\.npz: split holds {found}; it takes train and test"
+    ):
+        signals(save(tmp_path, **arrays), Reading())
 
 
 @pytest.mark.parametrize(
@@ -66,8 +92,24 @@ def test_a_split_into_other_parts_is_none_of_training_and_test(tmp_path: Path) -
         ({"signals": WAVES[..., None]}, Reading(), "N×channels×time or N×time"),
         ({"signals": WAVES[:2]}, Reading(), "2 signals but labels of shape (4,)"),
         ({"scale": np.array(0)}, Reading(), "scale must be one number above 0"),
+        ({"scale": np.array("mV")}, Reading(), "scale must be one number above 0"),
+        ({"scale": np.array([1 + 1j, 2])}, Reading(), "scale must be one number above 0"),
         ({"client": np.zeros(3)}, Reading(), "4 labels but client has shape (3,)"),
         ({}, Reading(split_by="record"), "has no array 'record'"),
+        ({}, Reading(split_by="client"), "data.split_by: "),
+        ({"client": np.array(["a", "", "b", "b"])}, Reading(), "sample 1 names no site ('client')"),
+        ({"client": np.array(["a", "a", "NA", "b"])}, Reading(), "sample 2 names no site"),
+        ({"client": np.array([1, np.nan, 2, 2])}, Reading(), "sample 1 names no site"),
+        (
+            {"client": np.array([1, 1, 2, -9.0])},
+            Reading(missing_values=["-9"]),
+            "sample 3 names no site",
+        ),
+        (
+            {"days": np.arange(4.0), "dead": np.ones(3)},
+            Reading(task="survival", target=["days", "dead"]),
+            "data.npz: days has 4 values and dead has 3 values",
+        ),
         ({}, Reading(columns=["2"]), "channels 0 to 1, not '2'"),
         ({"signals": np.full((4, 2, 3), np.inf)}, Reading(), "infinite"),
     ],
@@ -134,6 +176,26 @@ def test_a_pattern_of_the_files_names_tells_the_site(tmp_path: Path) -> None:
     assert owned(source) == {"S01": [0, 2, 0, 2], "S02": [0, 2]}
 
 
+@pytest.mark.parametrize("nobody", ["", "NA"])
+def test_a_row_without_a_site_is_refused_unless_it_has_no_label(
+    tmp_path: Path, nobody: str
+) -> None:
+    reading = Reading(window=2, target="act", site="user")
+    acts = ["sit", "sit", "walk", "walk"] * 3
+    record(tmp_path / "all.csv", 12, act=acts, user=["ann"] * 8 + [nobody] * 4)
+    with pytest.raises(UserError, match=r"all\.csv, line 10 names no site \('user'\)"):
+        signals(str(tmp_path / "all.csv"), reading)
+    record(tmp_path / "all.csv", 12, act=acts[:8] + [""] * 4, user=["ann"] * 8 + [nobody] * 4)
+    assert signals(str(tmp_path / "all.csv"), reading).owner_names == ["ann"]
+
+
+def test_a_pattern_that_finds_nothing_between_its_brackets_names_no_site(tmp_path: Path) -> None:
+    for name in ("S1_walk", "_sit"):
+        record(tmp_path / f"{name}.csv", 4, name[-3:])
+    with pytest.raises(UserError, match=r"_sit\.csv, line 2 names no site"):
+        signals(str(tmp_path), Reading(window=2, target="act", site=r"(S\d)?_"))
+
+
 def test_one_file_may_hold_several_people(tmp_path: Path) -> None:
     said: list[str] = []
     who = ["ann"] * 12 + ["ben"] * 9
@@ -187,6 +249,7 @@ def test_a_window_longer_than_every_recording_is_a_mistake(tmp_path: Path) -> No
         (Reading(window=2, target="act", columns=["x", "z"]), "no column 'z'"),
         (Reading(window=2, target="act"), "all rows have the same target"),
         (Reading(window=2, target="y", columns=["act"]), "'act' holds numbers, but 'sit'"),
+        (Reading(window=2, target="y"), "or name the column in data.ignore"),
     ],
 )
 def test_recordings_that_cannot_be_read_are_named(

@@ -7,7 +7,7 @@ import pytest
 
 from fedkf.core.errors import UserError
 from fedkf.data.source import Source
-from fedkf.data.split import drawn_by_size, split, usable
+from fedkf.data.split import drawn_by_size, split
 
 LABELS = np.array([0] * 30 + [1] * 10)
 PART = [np.arange(40)]
@@ -71,13 +71,14 @@ def test_a_single_unit_trains() -> None:
 def test_the_source_may_say_what_tests() -> None:
     samples = source(tested=np.arange(40) >= 35)
     assert sides(samples, "given")[1] == set(range(35, 40))
-    assert usable(samples, PART)
-    assert not usable(samples, [*PART, np.arange(36, 40)])
+    with pytest.raises(UserError, match=r"samples of client 1 are test samples.* fewer clients"):
+        split(samples, [*PART, np.arange(36, 40)], 0.8, np.random.default_rng(0), "given")
 
 
 def test_a_client_without_training_samples_is_refused() -> None:
-    samples = source(tested=np.ones(40, bool), owner_names=["north"])
-    with pytest.raises(UserError, match="all samples of north are test samples"):
+    owners = np.zeros(40, np.int64)
+    samples = source(tested=np.ones(40, bool), owners=owners, owner_names=["north"])
+    with pytest.raises(UserError, match=r"all samples of north are test samples.* data\.holdout"):
         split(samples, PART, 0.8, np.random.default_rng(0), "given")
     with pytest.raises(UserError, match="says nothing of training and test"):
         split(source(), PART, 0.8, np.random.default_rng(0), "given")

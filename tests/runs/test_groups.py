@@ -97,6 +97,31 @@ def test_numbers_become_bands_and_what_is_missing_a_group_of_its_own(csv: Path) 
         grouped("name", np.array([f"p{k}" for k in range(60)]), MISSING_VALUES)
 
 
+@pytest.mark.parametrize(
+    ("values", "bands"),
+    [
+        (
+            np.arange(1940, 2000),
+            {"under 1950", "1950 to under 1970", "1970 to under 1980", "1980 and over"},
+        ),
+        (
+            20_250_000 + np.arange(100),
+            {
+                "under 20250020",
+                "20250020 to under 20250050",
+                "20250050 to under 20250070",
+                "20250070 and over",
+            },
+        ),
+        (np.repeat([0.0, *range(2000, 2010)], [90, *[1] * 10]), {"0 and over"}),
+    ],
+)
+def test_limits_of_bands_have_as_many_digits_as_keep_them_apart(
+    values: NDArray[Any], bands: set[str]
+) -> None:
+    assert set(grouped("x", values, MISSING_VALUES).tolist()) == bands
+
+
 def test_groups_go_with_their_samples() -> None:
     source = Source(np.zeros((3, 2)), np.array([0, 1, 0]), ["x", "y"])
     source = with_groups(source, {"sex": np.array(["f", "m", "f"])}, ["sex"])

@@ -213,6 +213,63 @@ def test_signals_are_prepared_as_in_training(tmp_path: Path, cli: Callable[..., 
         result.predict(tmp_path / "renamed.csv")
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> fedkf.Result:
+    """A run on recordings that tell person, session and sex, all of them in columns."""
+    place = tmp_path_factory.mktemp("watched")
+    (place / "people").mkdir()
+    for k in range(3):
+        recording(place / "people" / f"p{k}.csv", k)
+        told(place / "people" / f"p{k}.csv", who=f"p{k}", day=str(k), sex="fmf"[k])
+    about = {"source": "signals", "path": str(place / "people"), "site": "who", "window": 20}
+    about |= {"target": "activity", "split_by": "day", "groups": "sex"}
+    settings = {"data": about, "model": {"name": "mlp"}}
+    return fedkf.run(settings, algorithm="fedavg", rounds=5, workers=0, out=place / "run")
+
+
+def told(file: Path, **columns: str) -> None:
+    """Add columns of one value each to a recording."""
+    head, *lines = file.read_text().splitlines()
+    more = "".join(f",{value}" for value in columns.values())
+    named = "".join(f",{name}" for name in columns)
+    file.write_text("\n".join([head + named, *(line + more for line in lines)]))
+
+
+@pytest.mark.parametrize("columns", [{}, {"who": "p9"}, {"who": "p9", "day": "4", "sex": "m"}])
+def test_new_recordings_need_not_tell_whose_they_are(
+    watched: fedkf.Result, tmp_path: Path, columns: dict[str, str]
+) -> None:
+    recording(tmp_path / "new.csv", 9)
+    told(tmp_path / "new.csv", **columns)
+    found = watched.evaluate(tmp_path / "new.csv")
+    assert found["amp"] == 1.0
+    assert [client["name"] for client in found["clients"]] == [columns.get("who", "new.csv")]
+    assert len(watched.predict(tmp_path / "new.csv")) == 8
+
+
+def test_sessions_of_a_new_recording_still_cut_it(watched: fedkf.Result, tmp_path: Path) -> None:
+    recording(tmp_path / "new.csv", 9)
+    head, *lines = (tmp_path / "new.csv").read_text().splitlines()
+    cut = [f"{line},{'first' if k < 50 else 'second'}" for k, line in enumerate(lines)]
+    (tmp_path / "new.csv").write_text("\n".join([f"{head},day", *cut]))
+    assert len(watched.predict(tmp_path / "new.csv")) == 2 + 5
+    (client,) = watched.evaluate(tmp_path / "new.csv")["clients"]
+    assert client["tested"] == 2 + 5
+
+
+def test_new_arrays_need_not_tell_whose_they_are(tmp_path: Path) -> None:
+    random, labels = np.random.default_rng(0), np.arange(60) % 2
+    waves = random.normal(size=(60, 2, 8)) + 3 * labels[:, None, None]
+    arrays: dict[str, Any] = {"signals": waves, "labels": labels}
+    np.savez(tmp_path / "all.npz", subject=np.repeat([1, 2], 30), **arrays)
+    data = {"source": "signals", "path": str(tmp_path / "all.npz"), "site": "subject"}
+    settings = {"data": data, "model": {"name": "mlp"}}
+    run = fedkf.run(settings, algorithm="fedavg", rounds=2, workers=0, out=tmp_path / "run")
+    np.savez(tmp_path / "new.npz", **arrays)
+    (client,) = run.evaluate(tmp_path / "new.npz")["clients"]
+    assert (client["name"], client["tested"]) == ("new.npz", 60)
+
+
 def test_arrays_need_no_labels_to_be_predicted(
     npz: Path, tmp_path: Path, cli: Callable[..., Outcome]
 ) -> None:

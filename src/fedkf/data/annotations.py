@@ -2,7 +2,7 @@
 
 `client` says who holds a sample (`client_names` what those are called), `label_names` what the
 labels are called, `split` which samples train and which test. `data.site` and `data.target` name
-other arrays for the first and for the labels.
+other arrays for the first and for the labels. `data.missing_values` stand for no label and no site.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
+from fedkf.core.limits import shown
+from fedkf.data.columns import as_number
 from fedkf.data.groups import with_groups
+from fedkf.data.owners import refuse_unnamed
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
 from fedkf.data.targets import Targets
 
 Arrays = Mapping[str, NDArray[Any]]
 SIDES = {"train": False, "training": False, "test": True, "testing": True}
+TESTED = [side for side, tests in SIDES.items() if tests]
+MOST_SIDES = 5
 LABELS, CLIENT = "labels", "client"
 
 
@@ -34,7 +39,7 @@ class Annotations:
     split_by: str | None = None
     groups: Sequence[str] = ()
     missing: Sequence[str] = ()
-    """What stands for no label; where nothing does, all samples must have one."""
+    """What stands for no label and no site; where nothing does, all samples must have both."""
 
     @staticmethod
     def of(reading: Reading) -> Annotations:
@@ -49,10 +54,15 @@ class Annotations:
         named = (*self.groups, *([self.split_by] if self.split_by else ()))
         return (self.client, "client_names", "label_names", "split", *named)
 
-    def targets(self, arrays: Arrays) -> NDArray[Any]:
+    def targets(self, arrays: Arrays, where: str) -> NDArray[Any]:
         """The labels; of time and event, if there are two arrays, a row for each sample."""
         found = [arrays[name] for name in self.labels]
-        return found[0] if len(found) == 1 else np.stack([a.reshape(-1) for a in found], axis=1)
+        if len(found) == 1:
+            return found[0]
+        if len({a.size for a in found}) > 1:
+            sizes = " and ".join(f"{name} has {arrays[name].size} values" for name in self.labels)
+            raise UserError(f"{where}: {sizes}; data.target names arrays of one value a sample")
+        return np.stack([a.reshape(-1) for a in found], axis=1)
 
     def lacking(self, arrays: Arrays) -> NDArray[np.bool_]:
         """Which samples have no label: an empty text, NaN or what else stands for it."""
@@ -75,16 +85,20 @@ class Annotations:
 
 def unlabelled(labels: NDArray[Any], missing: Sequence[str]) -> NDArray[np.bool_]:
     """Which labels are none, by what stands for that."""
-    readable = labels.ndim in (1, 2) and labels.size and labels.dtype.kind in "iufSU"
+    readable = labels.ndim in (1, 2) and labels.size and labels.dtype.kind in "iufU"
     if not missing or not readable:
         return np.zeros(labels.shape[:1] or 1, bool)
-    absent: NDArray[np.bool_]
-    if labels.dtype.kind == "f":
-        absent = np.isnan(labels)
-    else:
-        texts = np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels
-        absent = np.isin(np.char.strip(texts.astype(np.str_)), list(missing))
-    return np.asarray(absent.reshape(len(labels), -1).any(1))
+    return np.asarray(absent(labels, missing).reshape(len(labels), -1).any(1))
+
+
+def absent(values: NDArray[Any], missing: Sequence[str]) -> NDArray[np.bool_]:
+    """Which values are none: NaN, and texts and numbers that stand for it."""
+    if values.dtype.kind != "f":
+        return np.isin(np.char.strip(values.astype(np.str_)), list(missing))
+    with np.errstate(over="ignore"):  # of numbers that are none of so few digits
+        known = np.array([as_number(text) for text in missing]).astype(values.dtype)
+    found: NDArray[np.bool_] = np.isin(values, known[np.isfinite(known)]) | np.isnan(values)
+    return found
 
 
 def labelled(arrays: Arrays, inputs: str, where: str, asked: Annotations, say: Say) -> Arrays:
@@ -118,16 +132,20 @@ def annotated(
     for name in (asked.client, "split", *groups, *([split_by] if split_by else ())):
         if name in arrays and arrays[name].shape != (count,):
             raise UserError(f"{where}: {count} labels but {name} has shape {arrays[name].shape}")
-    for key, wanted in (("data.split_by", split_by), ("data.site", asked.client)):
-        if wanted not in (None, CLIENT) and wanted not in arrays:
+    site = asked.client if asked.client != CLIENT else None
+    for key, wanted in (("data.split_by", split_by), ("data.site", site)):
+        if wanted is not None and wanted not in arrays:
             raise UserError(f"{key}: {where.removeprefix('data.path: ')} has no array {wanted!r}")
     if split_by is not None:
         units = np.unique(arrays[split_by], return_inverse=True)[1]
         source = replace(source, units=units.astype(np.int64), units_by=split_by)
     source = with_groups(source, {name: arrays[name] for name in groups if name in arrays}, groups)
-    source = replace(source, tested=sides(arrays.get("split")))
+    source = replace(source, tested=sides(arrays.get("split"), where))
     if asked.client not in arrays:
         return source
+    if asked.missing:
+        unnamed = absent(arrays[asked.client], asked.missing)
+        refuse_unnamed(unnamed, where, lambda sample: f"sample {sample}", asked.client)
     found, owners = np.unique(arrays[asked.client], return_inverse=True)
     names = owner_names(found, arrays.get("client_names"))
     return replace(source, owners=owners.astype(np.int64), owner_names=names)
@@ -141,13 +159,21 @@ def owner_names(found: NDArray[Any], names: NDArray[Any] | None) -> list[str]:
     return [str(names[number]) for number in found]
 
 
-def sides(split: NDArray[Any] | None) -> NDArray[np.bool_] | None:
-    """Which samples test, if the array says that; another division is none of training and test."""
-    if split is None:
-        return None
-    if split.dtype.kind == "b":
+def sides(split: NDArray[Any] | None, where: str) -> NDArray[np.bool_] | None:
+    """Which samples test, if an array says it."""
+    if split is None or split.dtype.kind == "b":
         return split
     if split.dtype.kind == "U":
-        known = np.isin(split, list(SIDES))
-        return np.isin(split, ["test", "testing"]) if known.all() else None
-    return split.astype(bool) if np.isin(split, (0, 1)).all() else None
+        words = np.char.lower(np.char.strip(split))
+        known, tested = np.isin(words, list(SIDES)), np.isin(words, TESTED)
+    else:
+        known, tested = np.isin(split, (0, 1)), split == 1
+    if not known.all():
+        found = [shown(value, 40) for value in np.unique(split).tolist()]
+        more = ", …" if len(found) > MOST_SIDES else ""
+        raise UserError(
+            f"{where}: split holds {', '.join(found[:MOST_SIDES])}{more}; it takes train and test, "
+            "or 1 for samples that test and 0 for others, so write one of these for every sample, "
+            "or save the array under another name"
+        )
+    return tested

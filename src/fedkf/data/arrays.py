@@ -42,6 +42,8 @@ READING = (
 SUSPICIOUS = 256 << 20
 """Bytes from which on a member is refused that unpacks to more than RATIO times its size."""
 RATIO = 200
+DECODED = 5
+"""Bytes of memory that a byte of a text takes, as it is and decoded."""
 MOST_NAMES = 10
 
 
@@ -136,7 +138,7 @@ def check_member(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -
             f"{in_words(member.compress_size)} that it takes in the file; such a file is taken for "
             "an attack"
         )
-    return claimed
+    return claimed * (DECODED if kind.kind == "S" else 1)
 
 
 def read_header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -158,15 +160,29 @@ def read_header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """An array whose claims were found to hold, in this machine's order of bytes."""
+    """An array whose claims were found to hold, in this machine's order of bytes; texts as such."""
     with archive.open(member) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
         if file.read(1):
             raise ValueError(f"{name!r} goes on after its array")
+    array = decoded(array, name)
     if array.dtype.kind == "U" and not proper_texts(array):
         raise ValueError(f"{name!r} holds texts with characters that cannot be shown")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def decoded(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Texts that are kept as bytes as texts, anything else as it is."""
+    if array.dtype.kind != "S":
+        return array
+    try:
+        return np.char.decode(array, "utf-8")
+    except UnicodeDecodeError:
+        raise Unusable(
+            f"{name!r} holds bytes that are no text in UTF-8; save them as texts: "
+            f"numpy.char.decode({name}, 'latin-1'), or whatever they are in"
+        ) from None
 
 
 def proper_texts(array: NDArray[Any]) -> bool:

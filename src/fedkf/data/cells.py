@@ -5,20 +5,26 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, printable
-from fedkf.core.limits import in_words, memory
+from fedkf.core.limits import in_words, memory, shown
 
 Cells = NDArray[np.str_]
 Wrong = Callable[[str], UserError]
+Unused = Callable[[str], bool]
+"""Whether nothing reads the column of a name."""
 PACKED = ".gz"
 ROOM = 20
 """Bytes of memory that a byte of such a file takes while it is read."""
+CHARACTER = 4
+"""Bytes of a character in an array, where every cell of a column takes those of the longest."""
+CUT = 100
+"""Characters that are kept of what nothing reads, where there is no room for all."""
 UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 """What columns are called that only number the rows."""
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
@@ -65,6 +71,35 @@ def read_text(file: Path, wrong: Wrong) -> str:
             "it is no text in UTF-8; save it as such, or convert it, as with "
             "iconv -f WINDOWS-1252 -t UTF-8"
         ) from None
+
+
+def as_cells(
+    columns: Mapping[str, Sequence[str]], unused: Unused, wrong: Wrong
+) -> dict[str, Cells]:
+    """Columns of texts as arrays, without spaces around them."""
+    texts = {name: [text.strip() for text in column] for name, column in columns.items()}
+    lengths = {name: max(map(len, column), default=0) for name, column in texts.items()}
+    rows = max(map(len, texts.values()), default=0)
+    lengths = fitting(lengths, rows, unused, wrong)
+    return {
+        name: np.array(column, dtype=f"U{max(1, lengths[name])}") for name, column in texts.items()
+    }
+
+
+def fitting(lengths: Mapping[str, int], rows: int, unused: Unused, wrong: Wrong) -> dict[str, int]:
+    """How many characters of each column have room: all, or a few of those that nothing reads."""
+    most = memory()
+    if CHARACTER * rows * sum(lengths.values()) <= most:
+        return dict(lengths)
+    kept = {name: min(n, CUT) if unused(name) else n for name, n in lengths.items()}
+    if (size := CHARACTER * rows * sum(kept.values())) > most:
+        longest = max(kept, key=lambda name: kept[name])
+        raise wrong(
+            f"the column {shown(longest)} has a text of {kept[longest]:,} characters, and with "
+            f"room for that in each of {rows:,} rows it takes {in_words(size)}, more than half of "
+            "this machine has; shorten such texts, or name the column in data.ignore"
+        )
+    return kept
 
 
 def with_points(cells: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:

@@ -165,8 +165,13 @@ def inputs_of(table: Table, layout: Layout, reading: Reading) -> Floats:
     return np.stack(found, axis=1).astype(np.float32)
 
 
-def numeric(table: Table, name: str, absent: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """A column of numbers, or a sentence that names the first cell that is none."""
+def numeric(
+    table: Table, name: str, absent: NDArray[np.bool_], other: str = "data.categorical"
+) -> NDArray[np.float64]:
+    """A column of numbers, or a sentence that names the first cell that is none.
+
+    `other` is the key for columns that are no numbers.
+    """
     values = np.full(table.rows, np.nan)
     values[~absent], mistaken = numbers(table.cells[name][~absent])
     mistaken |= np.abs(values[~absent]) > LARGEST
@@ -176,7 +181,7 @@ def numeric(table: Table, name: str, absent: NDArray[np.bool_]) -> NDArray[np.fl
         raise UserError(
             f"{table.where}: the column {name!r} holds numbers, but {shown(cell)} in "
             f"{table.place(int(rows[0]))}{f' (and {more} more)' if more else ''}; correct it, add "
-            "it to data.missing_values, or name the column in data.categorical"
+            f"it to data.missing_values, or name the column in {other}"
         )
     return values
 

@@ -11,6 +11,7 @@ import torch
 
 from fedkf.core.errors import UserError
 from fedkf.core.objective import find
+from fedkf.data.arrays import Unusable, decoded
 from fedkf.data.source import Source, check, named
 from fedkf.data.targets import Targets
 
@@ -93,7 +94,7 @@ def arrays_of(
 ) -> tuple[np.ndarray[Any, Any], Any, list[str] | None]:
     """All samples and labels of a Dataset, and its classes' names if it has them."""
     if is_pair_of_arrays(data):
-        return as_array(data[0], where), as_array(data[1], where), None
+        return as_array(data[0], where), as_labels(data[1], where), None
     classes = find(task).labelled()
     label: Callable[[Any], Any] = whole_number if classes else number
     try:
@@ -137,6 +138,14 @@ def whole_number(y: Any) -> int:
 def number(y: Any) -> Any:
     """A number, or several, such as a time and an event."""
     return np.asarray(y, dtype=np.float64)
+
+
+def as_labels(y: Any, where: str) -> np.ndarray[Any, Any]:
+    """Labels of an array, those that are bytes as texts."""
+    try:
+        return decoded(as_array(y, where), "labels")
+    except Unusable as error:
+        raise UserError(f"{where}: {error}") from None
 
 
 def as_array(x: Any, where: str) -> np.ndarray[Any, Any]:

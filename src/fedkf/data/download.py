@@ -55,12 +55,15 @@ def by_hand(dataset: Dataset) -> str:
 
 
 def fetch(wanted: Download, folder: Path, mirror: str | None, progress: Progress) -> Path:
-    """One file, continued from the part of it that is there."""
+    """One file, continued from the part of it that is there; one that is whole stays as it is."""
     target, part = folder / wanted.name, folder / f"{wanted.name}.part"
     if target.exists():
-        if checksum(target) == wanted.md5:
+        if (found := checksum(target)) == wanted.md5:
             return target
-        target.replace(part)  # perhaps the beginning of it; the end will tell
+        raise UserError(
+            f"{target} is not the published file (MD5 {found}, not {wanted.md5}) and is left as it "
+            "is; move it elsewhere to have it downloaded"
+        )
     url = wanted.url if mirror is None else f"{mirror.rstrip('/')}/{wanted.name}"
     if not (part.exists() and checksum(part) == wanted.md5):
         _fetch(url, part, wanted.name, progress)

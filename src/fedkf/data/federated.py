@@ -42,9 +42,9 @@ class FederatedData:
     units: NDArray[np.int64] | None = None
     """To whom each training sample belongs, where `data.unit` says so."""
     test_groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    """What else is known of each test sample (`data.groups`)."""
     places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     """Where training and test samples stand in their source, if that is known."""
-    """What else is known of each test sample (`data.groups`)."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ def placed(
 ) -> tuple[NDArray[np.bool_] | None, list[tuple[str, ...]]]:
     """Which images test, if folders say so, and in which client's folder each lies, if in any."""
     above = [p.relative_to(root).parts[:-2] for p in files]
-    sides = [parts[-1] if parts else "" for parts in above]
+    sides = [parts[-1].lower() if parts else "" for parts in above]
     tested = None
     if set(sides) <= SIDES.keys() and len({SIDES[side] for side in sides}) == 2:
         tested = np.array([SIDES[side] for side in sides])

@@ -22,6 +22,8 @@ UNKNOWN = "unknown"
 FEW_VALUES, BANDS, MOST = 8, 4, 50
 """Numbers with more values than the first are put into so many bands; texts with more than the
 last are rather names than groups."""
+MOST_DIGITS = 17
+"""Of a number: no two have the same."""
 
 
 def with_groups(
@@ -48,7 +50,7 @@ def grouped(name: str, values: NDArray[Any], missing: Sequence[str]) -> NDArray[
     if numbers is None:
         result = texts
     else:
-        result = np.full(len(texts), UNKNOWN, dtype="U40")
+        result = np.full(len(texts), UNKNOWN, dtype="U60")
         result[~absent] = banded(numbers)
     result = np.where(absent, UNKNOWN, result)
     distinct = np.unique(result)
@@ -78,12 +80,22 @@ def banded(numbers: NDArray[np.float64]) -> list[str]:
     ['3', '1']
     >>> sorted(set(banded(np.arange(20.0, 80.0))))
     ['35 to under 50', '50 to under 64', '64 and over', 'under 35']
+    >>> sorted(set(banded(np.arange(1940.0, 2000.0))))
+    ['1950 to under 1970', '1970 to under 1980', '1980 and over', 'under 1950']
     """
     if len(np.unique(numbers)) <= FEW_VALUES:
         return [f"{number:g}" for number in numbers]
-    limits = np.quantile(numbers, [k / BANDS for k in range(1, BANDS)])
-    limits = np.unique([float(f"{limit:.2g}") for limit in limits])
-    first, last = f"under {limits[0]:g}", f"{limits[-1]:g} and over"
-    middle = [f"{a:g} to under {b:g}" for a, b in itertools.pairwise(limits)]
-    names = [first, *middle, last]
+    limits, digits = rounded(np.quantile(numbers, [k / BANDS for k in range(1, BANDS)]))
+    told = [f"{limit:g}" if digits <= 6 else f"{limit:.{max(digits, 15)}g}" for limit in limits]
+    middle = [f"{a} to under {b}" for a, b in itertools.pairwise(told)]
+    names = [f"under {told[0]}", *middle, f"{told[-1]} and over"]
     return [names[place] for place in np.searchsorted(limits, numbers, side="right")]
+
+
+def rounded(limits: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Limits with as few digits as keep them apart, and how many; two are the fewest."""
+    for digits in range(2, MOST_DIGITS):
+        found = np.unique([float(f"{limit:.{digits}g}") for limit in limits])
+        if len(found) == len(np.unique(limits)):
+            return found, digits
+    return np.unique(limits), MOST_DIGITS

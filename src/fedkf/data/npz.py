@@ -30,7 +30,7 @@ def npz(
     read = read_npz(file, "images", *asked.labels, also=asked.others)
     arrays = labelled(read, "images", where, asked, say)
     images = channels_first(arrays["images"], where)
-    source = check(where, images, asked.targets(arrays), asked.named(targets, arrays))
+    source = check(where, images, asked.targets(arrays, where), asked.named(targets, arrays))
     return annotated(source, arrays, where, asked)
 
 

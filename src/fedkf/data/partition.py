@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 
 Indices = NDArray[np.int64]
-
-
-NAMES = ("iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural")
 BY_CLASSES = ("dirichlet", "dirichlet-balanced", "classes")
 """Those that look at labels, which must be classes."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """How to divide: a name of NAMES and what it needs."""
+    """How to divide: what `data.partition` names, and what that needs."""
 
     name: str
     clients: int

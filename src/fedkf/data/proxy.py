@@ -17,7 +17,7 @@ from fedkf.core.errors import UserError
 from fedkf.core.objects import import_object
 from fedkf.data.datasets import as_array
 from fedkf.data.digits import digits
-from fedkf.data.federated import resize
+from fedkf.data.federated import as_tensor, resize
 from fedkf.data.files import find
 from fedkf.data.folder import decoded, image_files
 from fedkf.data.npz import npz_inputs
@@ -94,9 +94,8 @@ def from_object(given: Any, where: str = "proxy") -> NDArray[Any]:
 def fit(inputs: NDArray[Any], shape: tuple[int, ...], where: str) -> torch.Tensor:
     """Inputs as the clients have them, before normalisation: floats of the same shape."""
     inputs = check_inputs(inputs, lambda reason: UserError(f"{where}: {reason}"))
-    x = torch.from_numpy(np.array(inputs, order="C"))
+    x = as_tensor(inputs)
     images = x.ndim == 4 and len(shape) == 3
-    x = x.float() / 255 if images and x.dtype == torch.uint8 else x.float()
     if images and x.shape[1] != shape[0]:
         if 1 not in (x.shape[1], shape[0]):
             raise UserError(

@@ -51,6 +51,8 @@ class Reading:
     missing_values: Sequence[str] = field(default_factory=lambda: spelled(MISSING_VALUES))
     window: int | None = None
     stride: int | None = None
+    lenient: bool = False
+    """Whether files need not tell the site and the session, as new ones to be judged need not."""
 
     @property
     def asked(self) -> Targets:
@@ -64,3 +66,9 @@ class Reading:
         """The columns of the target."""
         given = self.target or ()
         return [given] if isinstance(given, str) else list(given)
+
+    def unused(self, name: str) -> bool:
+        """Whether nothing is read of a column: it is ignored, or others are named as inputs."""
+        if name in (*self.targets, self.site, self.split_by, *self.groups):
+            return False
+        return name in self.ignore if self.columns is None else name not in self.columns

@@ -19,6 +19,7 @@ from fedkf.data.clocks import clock_notes, is_clock, steady
 from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
 from fedkf.data.outcomes import check_spelling, comparison
+from fedkf.data.owners import refuse_unnamed
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say
 from fedkf.data.tabular import Table, read_csv
@@ -65,17 +66,33 @@ def read_all(root: Path, reading: Reading, say: Say) -> tuple[list[Recording], l
     notes: dict[str, None] = {}
     above = root if root.is_dir() else root.parent
     for file in files:
-        table = read_csv(file)
-        names = channel_names(table, reading)
-        notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, reading)))
-        place = file.relative_to(above)
+        table, place = read_csv(file, unused=reading.unused), file.relative_to(above)
+        own = told_by(table, place, reading) if reading.lenient else reading
+        names = channel_names(table, own)
+        notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, own)))
         if channels and names != channels:
             raise other_channels(root, (place, names), (files[0].relative_to(above), channels))
         channels = names
-        found += cut_at_changes(table, place, channels, reading)
+        check_sites(table, place, own)
+        found += cut_at_changes(table, place, channels, own)
     for text in [*notes][:MOST_NOTES]:
         say(text)
     return found, channels
+
+
+def told_by(table: Table, place: Path, reading: Reading) -> Reading:
+    """The reading less the site and the session that a recording does not tell."""
+    site = reading.site if tells_site(table, place, reading.site) else None
+    session = reading.split_by if reading.split_by in table.cells else None
+    return replace(reading, site=site, split_by=session)
+
+
+def tells_site(table: Table, place: Path, rule: str | None) -> bool:
+    """Whether a column of a recording, or its name, tells its site."""
+    try:
+        return rule is not None and (rule in table.cells or bool(re.search(rule, str(place))))
+    except re.error:  # the name of a column, which is no pattern
+        return False
 
 
 def other_channels(
@@ -149,7 +166,7 @@ def cut_at_changes(
         raise UserError(f"{table.where} holds no rows")
     labels = labels_of(table, place, reading)
     columns = [
-        numeric(table, name, np.isin(table.cells[name], reading.missing_values))
+        numeric(table, name, np.isin(table.cells[name], reading.missing_values), "data.ignore")
         for name in channels
     ]
     values = np.stack(columns).astype(np.float32)
@@ -220,6 +237,16 @@ def sites_of(table: Table, place: Path, reading: Reading) -> Cells | None:
             raise UserError(f"data.site is {rule!r}, which is no pattern ({error})") from None
         if match is None:
             raise UserError(f"data.site: {place} has no column and no part {rule!r}")
-        return np.full(table.rows, match[1] if match.re.groups else match[0])
+        return np.full(table.rows, (match[1] if match.re.groups else match[0]) or "")
     folders = len(place.parts) - 1 - (0 if reading.targets else 1)
     return np.full(table.rows, place.parts[0]) if folders > 0 else None
+
+
+def check_sites(table: Table, place: Path, reading: Reading) -> None:
+    """Refuse a row that has a label and names no site, where `data.site` says how it does."""
+    sites = sites_of(table, place, reading) if reading.site is not None else None
+    if sites is None or not table.rows:
+        return
+    labelled = ~np.isin(labels_of(table, place, reading), reading.missing_values)
+    absent = np.isin(sites, reading.missing_values) & labelled
+    refuse_unnamed(absent, table.where, table.place, reading.site)

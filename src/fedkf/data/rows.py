@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.data.arrays import read_npz
-from fedkf.data.cells import Cells
+from fedkf.data.cells import Cells, as_cells
 from fedkf.data.columns import Layout, inputs_of
 from fedkf.data.reading import Reading
 from fedkf.data.recordings import channel_names, cut_at_changes
@@ -59,7 +59,7 @@ def table_rows(found: Table, reading: Reading) -> Rows:
 
 def file_rows(path: str, reading: Reading) -> Rows:
     """The rows of a CSV or Parquet file, or of a folder of these."""
-    table = read_table(path)
+    table = read_table(path, reading.unused)
     return table_rows(replace(table, where=table.where.removeprefix("data.path: ")), reading)
 
 
@@ -69,13 +69,11 @@ def object_rows(given: Any, reading: Reading) -> Rows:
     if not columns or not next(iter(columns.values())):
         raise UserError("the rows hold nothing; give a DataFrame, or a mapping for each row")
     absent = next(iter(reading.missing_values), "")
-    cells = {
-        str(name): np.array([as_cell(value, absent) for value in values], dtype=np.str_)
-        for name, values in columns.items()
-    }
-    if len(lengths := {len(column) for column in cells.values()}) > 1:
+    texts = {str(k): [as_cell(value, absent) for value in v] for k, v in columns.items()}
+    if len(lengths := {len(column) for column in texts.values()}) > 1:
         raise UserError(f"the columns of the rows have {sorted(lengths)} values; give as many each")
     count = lengths.pop()
+    cells = as_cells(texts, reading.unused, lambda reason: UserError(f"rows: {reason}"))
     return table_rows(Table("rows", cells, np.full(count, ""), np.arange(count)), reading)
 
 
@@ -115,7 +113,7 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
         raise UserError(
             f"the model was trained on arrays; {path} must be an .npz file with signals"
         )
-    table, reading = unlabelled(read_csv(path), reading)
+    table, reading = unlabelled(read_csv(path, unused=reading.unused), reading)
     place = Path("any", path.name)  # the folder that stands in for the target that is not there
     found = cut_at_changes(table, place, channel_names(table, reading), reading)
     starts = [
@@ -133,11 +131,12 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
 
 
 def unlabelled(table: Table, reading: Reading) -> tuple[Table, Reading]:
-    """A recording without its target, if it has one; the site, where told, still cuts it."""
-    aside = {*reading.targets, *reading.groups} - set(reading.columns or ())
+    """A recording without its target, if it has one; site and session, where told, still cut it."""
+    aside = {*reading.targets, *reading.groups} - {*(reading.columns or ()), reading.split_by}
     cells: dict[str, Cells] = {k: v for k, v in table.cells.items() if k not in aside}
     site = reading.site if reading.site in cells else None
+    session = reading.split_by if reading.split_by in cells else None
     where = table.where.removeprefix("data.path: ")
     return replace(table, cells=cells, where=where), replace(
-        reading, target=None, groups=(), site=site
+        reading, target=None, groups=(), site=site, split_by=session
     )

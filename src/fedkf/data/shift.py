@@ -9,8 +9,6 @@ import torch
 
 from fedkf.core.errors import UserError
 
-KINDS = ("rotate", "noise", "contrast")
-
 
 def shift(
     x: torch.Tensor,

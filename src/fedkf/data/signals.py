@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedkf.core import objective
 from fedkf.core.errors import UserError
-from fedkf.data.annotations import Annotations, Arrays, annotated, labelled
+from fedkf.data.annotations import CLIENT, Annotations, Arrays, annotated, labelled
 from fedkf.data.arrays import read_npz
 from fedkf.data.cells import Cells
 from fedkf.data.files import find
@@ -48,9 +48,11 @@ def from_npz(file: Path, reading: Reading, say: Say) -> Source:
             f"{file.name} are taken as they are"
         )
     given = read_npz(file, "signals", *asked.labels, also=("scale", *asked.others))
+    if reading.lenient and asked.client not in given:
+        asked = replace(asked, client=CLIENT)
     arrays = labelled(given, "signals", where, asked, say)
     inputs = in_units(arrays["signals"], arrays.get("scale"), where)
-    labels = asked.targets(arrays)
+    labels = asked.targets(arrays, where)
     if labels.shape[:1] != inputs.shape[:1]:
         raise UserError(f"{where}: {len(inputs)} signals but labels of shape {labels.shape}")
     channels, length = inputs.shape[1:]
@@ -62,8 +64,9 @@ def from_npz(file: Path, reading: Reading, say: Say) -> Source:
     read, names = outcome(arrays, asked, file, reading, say)
     source = Source(inputs, read, names, task=reading.task, measured=True)
     source = annotated(source, arrays, where, asked)
-    source = replace(source, inputs=chosen_channels(source.inputs, reading, where))
-    for text in unmeasured_channels(source, reading.columns or [str(k) for k in range(channels)]):
+    inputs, chosen = chosen_channels(source.inputs, reading, where), reading.columns or ()
+    source = replace(source, inputs=inputs, channels=list(chosen))
+    for text in unmeasured_channels(source, chosen or [str(k) for k in range(channels)]):
         say(text)
     return source
 
@@ -72,8 +75,8 @@ def outcome(
     arrays: Arrays, asked: Annotations, file: Path, reading: Reading, say: Say
 ) -> tuple[NDArray[Any], list[str]]:
     """The labels as the task has them, and the classes' names; `data.positive` is heeded."""
-    labels, kind = asked.targets(arrays), objective.find(reading.task).targets
-    where, shape = f"data.path: {file}", (2,) if kind == "time" else ()
+    where, kind = f"data.path: {file}", objective.find(reading.task).targets
+    labels, shape = asked.targets(arrays, where), (2,) if kind == "time" else ()
     if reading.positive is None or kind == "number" or labels.shape[1:] != shape:
         targets = asked.named(reading.asked, arrays)
         return targets.read(labels, lambda reason: UserError(f"{where}: {reason}"))
@@ -93,8 +96,6 @@ def outcome(
 
 def words(labels: NDArray[Any], names: Sequence[str] | None, where: str) -> Cells:
     """Classes as texts: by the file's names, where it has some for numbers."""
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
     if names is None:
         return np.char.strip(whole(labels).astype(np.str_))
     if labels.min() < 0 or labels.max() >= len(names):
@@ -117,8 +118,9 @@ def in_units(values: NDArray[Any], scale: NDArray[Any] | None, where: str) -> ND
         )
     found = values.astype(np.float32)
     if scale is not None:
-        divisor = np.asarray(scale, dtype=np.float32).reshape(-1)
-        if len(divisor) not in (1, values.shape[1]) or not (divisor > 0).all():
+        numbers = scale.dtype.kind in "biuf" and scale.size in (1, values.shape[1])
+        divisor = scale.astype(np.float32).reshape(-1) if numbers else np.zeros(1)
+        if not (divisor > 0).all():
             raise UserError(f"{where}: scale must be one number above 0, or one per channel")
         found /= divisor[None, :, None]
     if np.isinf(found).any() or (np.abs(found[np.isfinite(found)]) > LARGEST).any():

@@ -48,7 +48,7 @@ class Source:
     layout: Layout | None = None
     """What a table's inputs are made of."""
     channels: Sequence[str] = ()
-    """The columns that a recording's channels were, in order."""
+    """The columns that a recording's channels were, or the numbers of an array's, in order."""
     groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
     """What else is known of each sample and asked for (`data.groups`)."""
 

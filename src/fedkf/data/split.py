@@ -11,7 +11,6 @@ from fedkf.core.errors import UserError
 from fedkf.data.partition import Indices
 from fedkf.data.source import Source
 
-NAMES = ("random", "stratified", "given")
 Sides = tuple[list[Indices], list[Indices]]
 
 
@@ -62,21 +61,21 @@ def given(source: Source, parts: Sequence[Indices]) -> Sides:
     """The source's own division, in which every client has something to train on."""
     if source.tested is None:
         raise UserError("data.split is given, but the source says nothing of training and test")
-    train = [part[~source.tested[part]] for part in parts]
-    for k, part in enumerate(train):
-        if not len(part):
-            name = source.owner_names[k] if k < len(source.owner_names) else f"client {k}"
+    check_trained(source, source.tested, parts)
+    return [p[~source.tested[p]] for p in parts], [p[source.tested[p]] for p in parts]
+
+
+def check_trained(source: Source, tested: NDArray[np.bool_], parts: Sequence[Indices]) -> None:
+    """Refuse a division by which a client has nothing to train on."""
+    for k, part in enumerate(parts):
+        if tested[part].all():
+            own = source.owners is not None and (source.owners[part] == k).all()
+            name = source.owner_names[k] if own else f"client {k}"
+            other = "data.holdout tests there without training" if own else "so do fewer clients"
             raise UserError(
-                f"data.split is given, but all samples of {name} are test samples; stratified "
-                "divides them anew"
+                f"data.split is given by the source, but all samples of {name} are test samples; "
+                f"data.split stratified divides them anew, and {other}"
             )
-    return train, [part[source.tested[part]] for part in parts]
-
-
-def usable(source: Source, parts: Sequence[Indices]) -> bool:
-    """Whether the source's own division gives every client something to train on."""
-    tested = source.tested
-    return tested is not None and all(not tested[part].all() for part in parts)
 
 
 def drawn(strata: NDArray[np.int64], wanted: int, random: np.random.Generator) -> NDArray[np.bool_]:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.core.limits import proper_text, shown
 from fedkf.data.cells import Cells, stem
 from fedkf.data.columns import Layout, inputs_of, layout_of
 from fedkf.data.groups import with_groups
 from fedkf.data.notes import column_notes, lumped_note, positive_note, table_notes
 from fedkf.data.outcomes import check_target, targets_of
+from fedkf.data.owners import owned_by_name, refuse_unnamed
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
 from fedkf.data.tabular import Table, read_table
@@ -25,7 +25,7 @@ def table(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
 
     Without either the rows are pooled. Rows without a target are left out, and their number told.
     """
-    return from_table(read_table(path), reading, say)
+    return from_table(read_table(path, reading.unused), reading, say)
 
 
 def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> Source:
@@ -102,11 +102,7 @@ def owned(source: Source, found: Table, reading: Reading) -> Source:
     cells = sites_of(found, reading)
     if cells is None:
         return source
-    absent = np.isin(cells, reading.missing_values) & (reading.site is not None)
-    if absent.any():
-        row = found.place(int(np.flatnonzero(absent)[0]))
-        raise UserError(f"{found.where}: {row} names no site ({reading.site!r})")
-    names, owners = np.unique(cells, return_inverse=True)
-    if improper := [str(name) for name in names if not proper_text(str(name))]:
-        raise UserError(f"{found.where}: the site {shown(improper[0])} cannot be shown")
-    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+    if reading.site is not None:
+        absent = np.isin(cells, reading.missing_values)
+        refuse_unnamed(absent, found.where, found.place, reading.site)
+    return owned_by_name(source, cells, found.where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError, printable
 from fedkf.core.extras import install
 from fedkf.core.limits import proper_text, shown
-from fedkf.data.cells import Cells, ending, read_text, with_points, without_row_numbers
+from fedkf.data.cells import (
+    CHARACTER,
+    Cells,
+    Unused,
+    Wrong,
+    as_cells,
+    ending,
+    fitting,
+    read_text,
+    with_points,
+    without_row_numbers,
+)
 from fedkf.data.files import find
 
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
@@ -58,24 +69,35 @@ class Table:
         return replace(self, cells=cells, files=self.files[chosen], lines=self.lines[chosen])
 
 
-def read_table(path: str, header: Sequence[str] | None = None) -> Table:
+def read_table(path: str, unused: Unused = lambda name: False) -> Table:
     """All rows of a file, or of the files of a folder, which have the same columns.
 
-    A `header` stands in for the first line of files that have none.
+    Of columns that are `unused` nothing but their names is needed.
     """
     given = Path(path).expanduser()
     file = find(path, folder=given.is_dir() or not given.suffix)
     if not file.is_dir():
-        return read_files(str(file), [file], header)
+        return read_files(str(file), [file], unused=unused)
     files = sorted(p for p in file.iterdir() if ending(p) in ENDINGS and p.is_file())
     if not files:
         raise UserError(f"data.path: {file} holds no tables ({', '.join(ENDINGS)})")
-    return replace(read_files(str(file), files, header), sited=True)
+    return replace(read_files(str(file), files, unused=unused), sited=True)
 
 
-def read_files(where: str, files: Sequence[Path], header: Sequence[str] | None = None) -> Table:
-    """The rows of these files, one after the other, in the first one's order of columns."""
-    tables = [read_parquet(f) if ending(f) == ".parquet" else read_csv(f, header) for f in files]
+def read_files(
+    where: str,
+    files: Sequence[Path],
+    header: Sequence[str] | None = None,
+    unused: Unused = lambda name: False,
+) -> Table:
+    """The rows of these files, one after the other, in the first one's order of columns.
+
+    A `header` stands in for the first line of files that have none.
+    """
+    tables = [
+        read_parquet(f, unused) if ending(f) == ".parquet" else read_csv(f, header, unused)
+        for f in files
+    ]
     if not sum(table.rows for table in tables):
         raise UserError(f"data.path: {where} holds no rows")
     names = list(dict.fromkeys(name for table in tables for name in table.names))
@@ -85,18 +107,28 @@ def read_files(where: str, files: Sequence[Path], header: Sequence[str] | None =
         having = [f.name for f, t in zip(files, tables, strict=True) if name in t.cells]
         if lacking:
             absent[name] = (lacking[0], having[0])
-    nothing = np.array("", dtype=np.str_)
     return Table(
         f"data.path: {where}",
-        {
-            name: np.concatenate([t.cells.get(name, np.full(t.rows, nothing)) for t in tables])
-            for name in names
-        },
+        joined(tables, names, unused, lambda reason: UserError(f"data.path: {where}: {reason}")),
         np.concatenate([t.files for t in tables]),
         np.concatenate([t.lines for t in tables]),
         absent=absent,
         notes=list(dict.fromkeys(text for table in tables for text in table.notes)),
     )
+
+
+def joined(
+    tables: Sequence[Table], names: Sequence[str], unused: Unused, wrong: Wrong
+) -> dict[str, Cells]:
+    """The cells of several tables, one after the other; empty where one lacks the column."""
+    empty = np.array("", dtype=np.str_)
+    parts = {name: [t.cells.get(name, np.full(t.rows, empty)) for t in tables] for name in names}
+    lengths = {name: max(p.itemsize for p in parts[name]) // CHARACTER for name in names}
+    lengths = fitting(lengths, sum(t.rows for t in tables), unused, wrong)
+    return {
+        name: np.concatenate([p.astype(f"U{lengths[name]}", copy=False) for p in parts[name]])
+        for name in names
+    }
 
 
 def made_of(
@@ -111,7 +143,9 @@ def made_of(
     return Table(f"data.path: {file}", cells, np.full(len(places), file.name), places, notes=notes)
 
 
-def read_csv(file: Path, header: Sequence[str] | None = None) -> Table:
+def read_csv(
+    file: Path, header: Sequence[str] | None = None, unused: Unused = lambda name: False
+) -> Table:
     """The columns of a CSV file, divided by commas, semicolons or tabs."""
 
     def wrong(reason: str) -> UserError:
@@ -131,8 +165,7 @@ def read_csv(file: Path, header: Sequence[str] | None = None) -> Table:
         if len(row) != len(names):
             raise wrong(f"line {line} has {len(row)} cells, and there are {len(names)} columns")
     columns = zip(*(row for _, row in rows), strict=True) if rows else ((),) * len(names)
-    pairs = zip(names, columns, strict=True)
-    cells = {name: np.char.strip(np.array(column, dtype=np.str_)) for name, column in pairs}
+    cells = as_cells(dict(zip(names, columns, strict=True)), unused, wrong)
     commas: list[str] = []
     if divider != ",":
         cells, commas = with_points(cells)
@@ -141,20 +174,26 @@ def read_csv(file: Path, header: Sequence[str] | None = None) -> Table:
     return made_of(file, cells, [line for line, _ in rows], notes)
 
 
-def check_names(names: Sequence[str], wrong: Callable[[str], UserError]) -> None:
+def check_names(names: Sequence[str], wrong: Wrong) -> None:
     """Refuse a header that is none."""
     if not names:
         raise wrong("it is empty")
-    doubled = next((name for k, name in enumerate(names) if name in names[:k]), None)
-    if doubled is not None:
-        raise wrong(f"two columns are named {shown(doubled)}")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise wrong(f"two columns are named {shown(name)}")
+        seen.add(name)
     for name in names:
         if not proper_text(name):
             raise wrong(f"the column {shown(name)} holds characters that cannot be shown")
 
 
-def read_parquet(file: Path) -> Table:
+def read_parquet(file: Path, unused: Unused = lambda name: False) -> Table:
     """The columns of a Parquet file as texts; nothing measured is an empty one."""
+
+    def wrong(reason: str) -> UserError:
+        return UserError(f"data.path: {file}: {reason}")
+
     try:
         import pyarrow.parquet as parquet
     except ImportError:
@@ -164,9 +203,10 @@ def read_parquet(file: Path) -> Table:
         columns = {name: content.column(name).to_pylist() for name in content.column_names}
     except Exception as error:  # pyarrow's own, of many kinds
         raise UserError(f"data.path: {file} cannot be read ({printable(error)})") from None
-    check_names(list(columns), lambda reason: UserError(f"data.path: {file}: {reason}"))
-    cells: dict[str, Cells] = {
-        name: np.array(["" if value is None else str(value).strip() for value in column], np.str_)
+    check_names(list(columns), wrong)
+    texts = {
+        name: ["" if value is None else str(value) for value in column]
         for name, column in columns.items()
     }
+    cells = as_cells(texts, unused, wrong)
     return made_of(file, cells, range(1, content.num_rows + 1))

@@ -102,8 +102,6 @@ def number_labels(
     labels: NDArray[Any], class_names: Sequence[str] | None, wrong: Wrong
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Labels as numbers from 0 and the classes' names in one fixed order."""
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
     if labels.dtype.kind == "U":
         found = [str(name) for name in np.unique(labels)]
         names = list(class_names) if class_names is not None else found

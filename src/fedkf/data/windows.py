@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
-from fedkf.core.limits import in_words, memory, proper_text, shown
+from fedkf.core.limits import in_words, memory, shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells
 from fedkf.data.clocks import steady_notes
 from fedkf.data.groups import with_groups
 from fedkf.data.notes import lumped_note, unmeasured_channels
 from fedkf.data.outcomes import targets_of
+from fedkf.data.owners import owned_by_name
 from fedkf.data.reading import Reading
 from fedkf.data.recordings import Recording, read_all, scattered_notes
 from fedkf.data.source import Say, Source
@@ -175,10 +176,7 @@ def windows(
     sites = [pieces[k].site for k, _ in places]
     if None in sites:
         return source
-    names, owners = np.unique([str(site) for site in sites], return_inverse=True)
-    if improper := [str(n) for n in names if not proper_text(str(n))]:
-        raise UserError(f"{where}: the site {shown(improper[0])} cannot be shown")
-    return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
+    return owned_by_name(source, np.array([str(site) for site in sites]), where)
 
 
 def units_of(pieces: Sequence[Recording], places: Sequence[tuple[int, int]]) -> NDArray[np.int64]:

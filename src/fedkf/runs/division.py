@@ -16,7 +16,7 @@ from fedkf.core.random import Streams
 from fedkf.data.partition import Division, Indices, partition
 from fedkf.data.reading import Reading, spelled
 from fedkf.data.scaling import KIND, Moments, joined, merged, moments, scale
-from fedkf.data.split import split, usable
+from fedkf.data.split import check_trained, split
 
 if TYPE_CHECKING:
     from fedkf.core.ledger import Ledger
@@ -100,9 +100,11 @@ def settled_scale(settings: Data, source: Source) -> dict[str, Any]:
     found: dict[str, Any] = {}  # nothing new is said of samples that have nothing of all this
     parts = divide(settings, source) if source.measured or source.tested is not None else []
     if source.measured or source.units is not None or source.tested is not None:
-        own = usable(source, parts) if parts else False
         ordered = source.measured or source.units is not None
-        way = "given" if own else "stratified" if ordered else "random"
+        way = "stratified" if ordered else "random"
+        if source.tested is not None and settings.split in (None, "given"):
+            check_trained(source, source.tested, parts)
+            way = "given"
         found["split"] = settings.split or way
     if source.measured:
         found["scaling"] = scaling = scaling or "federated"

@@ -139,13 +139,13 @@ class Recipe:
 
     def labelled(self, path: Path, reading: Reading, say: Say) -> Source:
         """Samples with targets; what else the run knew of its own need not be known of these."""
-        alone = replace(reading, split_by=None, groups=())
+        if self.source != "table" and path.suffix != ".npz":  # sessions still cut a recording
+            return signals(str(path), replace(reading, groups=(), lenient=True), say)
+        alone = replace(reading, split_by=None, groups=(), lenient=True)
         if self.source == "table":
-            table = read_table(str(path))
+            table = read_table(str(path), reading.unused)
             sited = alone.site in table.cells
             return from_table(table, alone if sited else replace(alone, site=None), say)
-        if path.suffix != ".npz":
-            return signals(str(path), reading, say)
         if reading.window is not None:  # trained on recordings, whose columns an array has not
             alone = replace(alone, target=None, site=None, columns=None, window=None, stride=None)
         return signals(str(path), alone, say)
