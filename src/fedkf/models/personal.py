@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fedkf.core.client import Client
     from fedkf.core.payload import Weights
 
-METHODS = ("finetune", "head", "interpolate")
 HELD_OUT = 0.2
 """The share of a client's training samples on which a mixture is chosen."""
 LEAST = 5

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.availability import Trace
+from fedkf.core.digests import file_digest
 from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import Federation, Observer
 from fedkf.core.payload import Payload, Weights, write_atomically
@@ -34,7 +35,7 @@ from fedkf.runs.judging import told_metrics
 from fedkf.runs.keeping import Keeper
 from fedkf.runs.personalize import data_of
 from fedkf.runs.privacy import check_scale
-from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
+from fedkf.runs.provenance import provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise
 from fedkf.runs.resuming import refuse_changes
 from fedkf.runs.schema import Config

@@ -27,6 +27,7 @@ from fedkf.core.records import Round
 from fedkf.core.server import TooFewUploads
 from fedkf.engines.worker import end_with
 from fedkf.runs.experiment import execute
+from fedkf.runs.load import cores
 from fedkf.runs.setup import load_source
 from fedkf.runs.suite import Finished, Plan, answers, records
 
@@ -147,11 +148,6 @@ def prepare(plans: Iterable[Plan]) -> None:
         weight = torch.nn.Parameter(torch.zeros(1))
         weight.grad = torch.zeros(1)
         torch.optim.SGD([weight], lr=1.0).step()  # imports a good deal the first time
-
-
-def cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def tidy(run: Path) -> None:
