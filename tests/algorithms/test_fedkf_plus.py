@@ -81,6 +81,22 @@ def test_a_pool_serves_every_sample_once_before_any_again() -> None:
         assert torch.allclose(taught, outputs_of(teacher, x))
 
 
+@pytest.mark.parametrize("pool", [2, 3])
+def test_a_pool_with_one_generated_sample_works_where_batches_are_normalised(
+    settings: Settings, pool: int
+) -> None:
+    """Half of the pool is warped, so that one is left to a generator for vectors."""
+    settings["model"] = {"name": "mlp"}
+    settings["generator"] = {"name": "mlp", "width": 4, "noise": 8}
+    result = fedkf.run(settings, algorithm="fedkf+", rounds=2, pool=pool)
+    assert not any(record["refused"] for record in result.history)
+    assert "kl" in result.history[-1]["losses"]
+
+
+def test_a_pool_of_one_sample_is_refused(cli: Callable[..., Outcome]) -> None:
+    refuses(cli, "fedkf+", "pool", 1, "at least 2")
+
+
 def test_a_small_pool_is_one_batch() -> None:
     pool = Pool([torch.ones(3, 1)], nn.Linear(1, 2), 16, torch.Generator())
     assert [len(pool.at(step)[0]) for step in range(3)] == [3, 3, 3]

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from conftest import Outcome
 
+from fedkf.core.digests import digest
 from fedkf.core.errors import FedkfError
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.keys import make_node_key, node_key
-from fedkf.flower.logs import BEGINNING, SentLog, digest
+from fedkf.flower.logs import BEGINNING, SentLog
 from fedkf.flower.site import SiteFolder
 
 

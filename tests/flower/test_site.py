@@ -16,7 +16,7 @@ from fedkf.core.payload import Payload
 from fedkf.core.versions import RemoteVersions
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.handshake import Invitation
-from fedkf.flower.own_data import load_data, own_config
+from fedkf.flower.own_data import at_site, load_data
 from fedkf.flower.settings import TRAVELLING, SiteRefusal, incoming, outgoing
 from fedkf.flower.site import Host, SiteFolder
 from fedkf.flower.site_file import Site, validate
@@ -145,7 +145,7 @@ def test_files_are_named_by_the_site_alone(make: Make, settings: Settings) -> No
     site = Site(name="a", coordinator="b:1")
     config = resolve(settings, {"data.class_names": ["0", "1", "2"]})
     assert config.data.path is not None
-    assert own_config(site, outgoing(config)).data.path is None
+    assert at_site(site, incoming(outgoing(config))).data.path is None
 
 
 @pytest.mark.parametrize("step", ["__init__", "aggregate", "create", "options", "describe", "name"])

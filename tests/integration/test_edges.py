@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Settings, model_bytes
+from conftest import Settings, Unsteady, model_bytes
 from rich.console import Console
+from torch import nn
 
 import fedkf
 from fedkf.cli.tables import results_table
+from fedkf.core.errors import UserError
 from fedkf.metrics import METRICS
 from fedkf.report.runs import read_run
 from fedkf.report.sentences import samples_of_sites
@@ -32,6 +35,41 @@ def test_clients_with_one_sample_and_without_test_samples_take_part(
         for score in record["readouts"].values():
             assert score["accuracy"].count(None) == 7
             assert 0 <= score["wlp"] == score["amp"] <= 1
+
+
+def test_batches_of_one_are_refused_where_nothing_would_learn_from_them(
+    settings: Settings,
+) -> None:
+    told = r"federation\.batch_size is 1, but Unsteady has batch normalisation, .* 2 or more"
+    with pytest.raises(UserError, match=told):
+        fedkf.run(settings, model=Unsteady, algorithm="fedavg", batch_size=1)
+    plain = fedkf.run(settings, algorithm="fedavg", batch_size=1, rounds=1, steps=1)
+    assert plain.history[0]["losses"]["drift"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"generator": {"batch_size": 1}}, "generator"),
+        ({"generator": {"batch_size": None}, "batch_size": 1}, "federation"),
+    ],
+)
+def test_one_generated_sample_at_a_time_is_refused_where_it_cannot_be_made(
+    settings: Settings, given: dict[str, Any], key: str
+) -> None:
+    settings["generator"] = {"name": "mlp", "width": 4, "noise": 8}
+    told = rf"{key}\.batch_size is 1, but VectorGenerator cannot take a single sample .* 2 or more"
+    with pytest.raises(UserError, match=told):
+        fedkf.run(settings, **given)
+    for works in ({"samples": "noise"}, {"name": "dcgan"}):
+        settings["generator"] |= works
+        fedkf.run(settings, rounds=1, first_round="distil", **given)
+    with pytest.raises(UserError, match=rf"{key}\.batch_size is 1, but Sequential "):
+        fedkf.run(settings, model=normed, **given)
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
 
 
 def test_no_test_data_at_all_trains_and_says_so(settings: Settings) -> None:

@@ -107,6 +107,42 @@ def test_finished_records_are_not_run_again(path: Path, tmp_path: Path) -> None:
     assert {name: run.summary for name, run in again.items()} == summaries
 
 
+def test_more_rounds_than_finished_runs_have_are_refused_and_nothing_is_lost(
+    path: Path, tmp_path: Path, cli: Cli
+) -> None:
+    """A sweep removes the checkpoints of finished runs, so that they cannot go on."""
+    path.write_text(path.read_text().replace("rounds: 6", "rounds: 1").replace("[0, 1]", "[0]"))
+    assert cli("sweep", path, "--out", tmp_path / "runs", "--jobs", 1)[0] == 0
+    before = {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()}
+    path.write_text(path.read_text().replace("rounds: 1", "rounds: 2"))
+    code, _, err = cli("sweep", path, "--out", tmp_path / "runs", "--jobs", 1)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "fedavg,seed=0: the run in" in err
+    assert "checkpoint is gone, so that it cannot go on; choose another folder" in err
+    assert {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()} == before
+
+
+def test_a_record_of_another_experiment_makes_room_for_the_one_of_its_name(
+    path: Path, tmp_path: Path
+) -> None:
+    path.write_text(path.read_text().replace("rounds: 6", "rounds: 1").replace("[0, 1]", "[0]"))
+    kept = tmp_path / "kept"
+    plans = suite.read(path).plans[:1]
+    sweep(plans, tmp_path / "one", jobs=1, keep=kept)
+    path.write_text(path.read_text().replace("lr: 0.05", "lr: 0.06"))
+    others = suite.read(path).plans[:1]
+    assert [plan.name for plan in others] == [plan.name for plan in plans]
+    for _ in range(2):  # when it was run, and when it is found
+        sweep(others, tmp_path / "two", jobs=1, keep=kept)
+        assert suite.answers(others[0], suite.records([kept])) is not None
+        assert suite.answers(plans[0], suite.records([kept])) is None
+        shutil.rmtree(kept)
+        sweep(plans, tmp_path / "one", jobs=1, keep=kept)
+        stamp = (kept / plans[0].name / "summary.json").stat().st_mtime_ns
+        sweep(plans, tmp_path / "one", jobs=1, keep=kept)  # the same is not written again
+        assert (kept / plans[0].name / "summary.json").stat().st_mtime_ns == stamp
+
+
 def test_the_table_holds_mean_and_std_over_seeds(path: Path, tmp_path: Path, cli: Cli) -> None:
     code, text, _ = cli("sweep", path, "--out", tmp_path / "runs", "--jobs", 2)
     assert code == 0

@@ -48,7 +48,7 @@ def run(
         "seconds": {"train": seconds - 1, "aggregate": 1.0, "evaluate": 99.0},
     }
     (path / "summary.json").write_text(json.dumps(summary))
-    overrides = {"algorithm.name": name, "engine.workers": 0}
+    overrides = {"algorithm.name": name, "engine.workers": 0, "federation.seed": seed}
     return Finished(path, resolve(read("digits")[0], overrides))
 
 
@@ -76,6 +76,18 @@ def test_rounds_to_target_are_found_seed_by_seed(tmp_path: Path) -> None:
     assert (partly.values, partly.text) == ((1,), "1 (1 of 2 seeds)")
     assert table.rows["FedKF (ACA)"][0].beside == "31"
     assert table.rows["FedKF (OCA)"][1].values == (4 / 3.5,)
+
+
+def test_a_run_is_not_held_against_one_on_other_data(tmp_path: Path) -> None:
+    fedavg = [run(tmp_path / f"{k}", "fedavg", [0.1, last]) for k, last in enumerate((0.9, 0.3))]
+    own = [run(tmp_path / f"{k}", "fedkf", [0.2, 0.4]) for k in range(2)]
+    for k, divided in enumerate((own, fedavg)):
+        moved = divided[k].config.data.model_copy(update={"seed": 7})
+        divided[k] = Finished(divided[k].path, divided[k].config.model_copy(update={"data": moved}))
+    # Divided by seed 7: the first of FedKF's runs, and the second of FedAvg's, whose AMP is 0.3.
+    (table,) = speed.rounds_to_target([group("fedavg", *fedavg), group("fedkf", *own)], SCALE)
+    cell = table.rows["FedKF (ACA)"][0]
+    assert (cell.values, cell.text) == ((2,), "2 (1 of 2 seeds)")
 
 
 def test_a_target_that_is_never_reached_is_more_than_all_rounds(tmp_path: Path) -> None:
@@ -116,6 +128,16 @@ def test_robustness_is_the_std_of_changes_over_the_last_half(tmp_path: Path) -> 
     assert table.rows["FedKF (ACA)"][0].mean == pytest.approx(0.0, abs=1e-12)
     jumpy = run(tmp_path, "fedavg", [0.0, 0.9, 0.0, 0.5, 0.5, 0.7, 0.5, 0.7])
     assert analyses.unsteadiness(jumpy, "aca", "amp") == pytest.approx(0.2309, abs=1e-4)
+
+
+def test_a_readout_that_early_rounds_do_not_have_is_taken_from_when_it_begins(
+    tmp_path: Path,
+) -> None:
+    late = run(tmp_path, "fedkf", [0.1, 0.1, 0.1, 0.1, 0.2, 0.4, 0.5])
+    lines = [json.loads(line) for line in (late.path / "rounds.jsonl").read_text().splitlines()]
+    del lines[0]["readouts"]["oca"]
+    (late.path / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert analyses.unsteadiness(late, "oca", "amp") == pytest.approx(0.0707, abs=1e-4)
 
 
 def test_drift_by_halves_and_absent_from_old_records(tmp_path: Path) -> None:

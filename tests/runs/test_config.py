@@ -56,6 +56,33 @@ def test_choosing_an_algorithm_drops_the_others_hyperparameters() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"fedprx": {"mu": 3}}, "algorithms: no algorithm 'fedprx'; did you mean 'fedprox'?"),
+        ({"fedprox": 7}, "algorithms.fedprox is 7; it must hold hyperparameters"),
+        ({"fedprox": {3: 4}}, "algorithms.fedprox is {3: 4}; it must hold hyperparameters"),
+        ({5: {}}, "algorithms: no algorithm 5"),
+        ("fedprox", "algorithms must hold keys"),
+    ],
+)
+def test_settings_of_an_algorithm_that_there_is_not_are_refused(
+    content: Any, sentence: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve({"algorithm": "fedavg", "algorithms": content})
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_of_an_algorithm_of_the_users_own_are_taken() -> None:
+    own = "fedkf.algorithms.fedprox:FedProx"
+    content: dict[str, Any] = {"algorithms": {own: {"mu": 0.3}, "elsewhere:Mine": {"a": 1}}}
+    content["algorithms"]["fedavg"] = None
+    assert resolve(content, {"algorithm.name": own}).algorithm.model_dump()["mu"] == 0.3
+    assert resolve(content, {"algorithm.name": "fedavg"}).algorithm.name == "fedavg"
+
+
 def test_a_file_is_read_and_its_provenance_ignored(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("federation: {rounds: 7}\nprovenance: {anything: here}\n")

@@ -12,6 +12,8 @@ import pytest
 from conftest import Outcome
 
 from fedkf.core.errors import UserError
+from fedkf.core.federation import Observer, Stop
+from fedkf.core.records import Round
 from fedkf.data.holdout import held_out
 from fedkf.data.source import Source
 from fedkf.flower.settings import outgoing
@@ -149,6 +151,30 @@ def test_gamma_0_is_fedavg_at_the_held_out_site_too(tables: Path, tmp_path: Path
     assert weights(tmp_path / "fedkf") == weights(tmp_path / "fedavg")
     assert judged(tmp_path / "fedkf") == judged(tmp_path / "fedavg")
     assert judged(tmp_path / "fedavg")[0]["sites"] == ["south", "east"]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "ccvr"])
+@pytest.mark.parametrize("evaluate_every", [1, 5])
+def test_a_stopped_run_judges_its_last_model_there(
+    tables: Path, tmp_path: Path, algorithm: str, evaluate_every: int
+) -> None:
+    """CCVR changes its model after the last round, whichever that turns out to be."""
+    content = settings(tables / "all.csv", holdout="south")
+    content["algorithm"] = {"name": algorithm}
+    content["federation"]["evaluate_every"] = evaluate_every
+    run({**content, "federation": {**content["federation"], "rounds": 2}}, tmp_path / "planned")
+    run(content, tmp_path / "stopped", observers=[InRoundTwo()])
+    found = [
+        json.loads((tmp_path / name / "summary.json").read_text())["holdout"]
+        for name in ("stopped", "planned")
+    ]
+    assert found[0] == found[1]
+
+
+class InRoundTwo(Observer):
+    def round_finished(self, record: Round) -> None:
+        if record.round == 2:
+            raise Stop
 
 
 def test_training_alone_has_no_model_for_it(tables: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import Outcome, Settings, model_bytes
@@ -122,6 +123,28 @@ def test_a_clients_model_is_exported_by_its_name(
     assert all(torch.equal(exported[k], w) for k, w in model.model.state_dict().items())
     again = fedkf.load(home, "personal-client_2")
     assert torch.equal(again(torch.ones(1, 1, 16, 16)), model(torch.ones(1, 1, 16, 16)))
+
+
+@pytest.mark.parametrize("task", ["regression", "survival"])
+def test_a_clients_model_is_made_again_whatever_the_task(task: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    clients = {}
+    for name in ("north", "south"):
+        x = random.normal(size=(30, 3)).astype(np.float32)
+        end = random.exponential(np.exp(-x[:, 0]))
+        y = np.stack([np.minimum(end, 2), end < 2], 1) if task == "survival" else 5 * x[:, 0]
+        clients[name] = (x, y)
+    fedkf.run(
+        clients=clients,
+        algorithm="ditto",
+        model="mlp",
+        task=task,
+        rounds=1,
+        workers=0,
+        out=tmp_path / "run",
+    )
+    found = fedkf.personal_model(tmp_path / "run", "south", clients=clients)
+    assert found(torch.from_numpy(clients["south"][0])).shape == (30, 1)
 
 
 @pytest.mark.parametrize(

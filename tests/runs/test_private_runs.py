@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from fedkf.runs.config import resolve
 from fedkf.runs.experiment import execute
 from fedkf.runs.privacy import settled_turns
 from fedkf.runs.setup import load_source, make_data, settle
+from fedkf.runs.suite import Plan, answers, records
 
 
 @pytest.fixture
@@ -120,8 +123,41 @@ def test_who_has_spent_its_budget_is_not_asked_again_and_the_run_ends_when_all_h
     assert {turns.count(client) for client in range(6)} == {2}
     assert 4 <= len(result.history) < 9
     assert result.summary["rounds"] == len(result.history)
+    assert result.summary["ended"] == "budget"
     again = fedkf.run(settings, out=tmp_path / "run", resume=True)
     assert again.history == result.history
+    shutil.rmtree(tmp_path / "run" / "checkpoint")  # as a sweep leaves it
+    again = fedkf.run(settings, out=tmp_path / "run", resume=True)
+    assert again.history == result.history
+
+
+def test_a_run_that_budgets_ended_answers_its_plan(private: Settings, tmp_path: Path) -> None:
+    """Also where its summary is of a time when summaries did not say what ended a run."""
+    settings = with_keys(private, federation={"rounds": 9}, privacy={"epsilon": 8.0, "turns": 1})
+    config = resolve({**settings, "algorithm": {"name": "fedavg"}})
+    plan = Plan("fedavg", {}, config)
+    execute(config, tmp_path / "run")
+    assert answers(plan, records([tmp_path])) is not None
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary.pop("ended") == "budget"
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(summary))
+    assert answers(plan, records([tmp_path])) is not None
+    lines = (tmp_path / "run" / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "run" / "rounds.jsonl").write_text(lines[0])  # others had a turn to come
+    assert answers(plan, records([tmp_path])) is None
+
+
+def test_a_finished_private_run_answers_its_plan_and_is_resumed_as_it_was_asked_for(
+    private: Settings, tmp_path: Path
+) -> None:
+    """For how many turns the noise was made is settled when the run begins."""
+    config = resolve({**private, "algorithm": {"name": "fedavg"}})
+    whole = execute(config, tmp_path / "run")
+    assert answers(Plan("fedavg", {}, config), records([tmp_path])) is not None
+    assert execute(config, tmp_path / "run", resume=True).summary == whole.summary
+    other = resolve({**private, "algorithm": {"name": "fedavg"}}, {"privacy.turns": 77})
+    with pytest.raises(UserError, match=r"privacy\.turns is 77 but the run began with"):
+        execute(other, tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,73 @@ def test_patience_ends_a_run_also_after_an_interruption(settings: Settings, tmp_
     seen: list[Any] = []  # it has ended: nothing is left to do
     fedkf.run(settings, out=tmp_path / "b", resume=True, on_round=seen.append, **common)
     assert seen == []
+
+
+def crash_in_3(record: dict[str, Any]) -> None:
+    if record["round"] == 3:
+        raise Crash
+
+
+class CrashAtTheEnd(fedkf.Observer):
+    """Raises when the last round is committed and nothing of the end is written yet."""
+
+    def run_ended(self) -> None:
+        raise Crash
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "ccvr"])
+@pytest.mark.parametrize(
+    "crashing", [{"on_round": crash_in_3}, {"observers": [CrashAtTheEnd()]}], ids=["round", "end"]
+)
+def test_patience_that_was_spent_before_a_crash_ends_the_run_there(
+    settings: Settings, tmp_path: Path, algorithm: str, crashing: dict[str, Any]
+) -> None:
+    common: dict[str, Any] = {"rounds": 30, "patience": 2, "lr": 1e-6, "algorithm": algorithm}
+    whole = fedkf.run(settings, out=tmp_path / "a", **common)
+    assert (whole.summary["rounds"], whole.summary["ended"]) == (3, "patience")
+    with pytest.raises(Crash):
+        fedkf.run(settings, out=tmp_path / "b", **crashing, **common)
+    again = fedkf.run(settings, out=tmp_path / "b", resume=True, **common)
+    assert (again.summary["rounds"], again.summary["ended"]) == (3, "patience")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+    assert last_line(tmp_path / "a") == last_line(tmp_path / "b")
+    ledgers = [(tmp_path / name / "ledger.json").read_bytes() for name in "ab"]
+    assert ledgers[0] == ledgers[1]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "ccvr"])
+def test_a_run_that_patience_ended_has_all_that_a_last_round_has(
+    settings: Settings, tmp_path: Path, algorithm: str
+) -> None:
+    common: dict[str, Any] = {"algorithm": algorithm, "lr": 1e-6, "keep": 3}
+    common["data"] = {"metrics": ["sensitivity", "ece"]}
+    ended = fedkf.run(settings, out=tmp_path / "a", rounds=30, patience=2, **common)
+    planned = fedkf.run(settings, out=tmp_path / "b", rounds=3, **common)
+    for found in ended.summary["sites"].values():
+        assert {"intervals", "support", "sensitivity"} <= set(found)
+    assert ended.summary["sites"] == planned.summary["sites"]
+    assert last_line(tmp_path / "a") == last_line(tmp_path / "b")
+    kept = [
+        (tmp_path / name / "kept" / "round-3" / "aca.safetensors").read_bytes() for name in "ab"
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_a_summary_says_what_ended_its_run(settings: Settings, tmp_path: Path) -> None:
+    stopped = fedkf.run(settings, algorithm="fedavg", on_round=lambda record: False)
+    assert (stopped.summary["rounds"], stopped.summary["ended"]) == (1, "stopped")
+    last = fedkf.run(settings, algorithm="fedavg", on_round=lambda record: record["round"] < 3)
+    assert (last.summary["rounds"], last.summary["ended"]) == (3, "rounds")
+
+
+def test_a_finished_run_without_its_checkpoint_is_not_begun_anew(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fedkf.run(settings, algorithm="fedavg", out=tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    with pytest.raises(UserError, match="is finished and its checkpoint is gone"):
+        fedkf.run(settings, algorithm="fedavg", rounds=5, out=tmp_path / "run", resume=True)
+    assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+    again = fedkf.run(settings, algorithm="fedavg", out=tmp_path / "run", resume=True)
+    assert again.summary["rounds"] == 3

@@ -64,6 +64,7 @@ def test_a_run_leaves_the_files_of_the_contract(finished: Path) -> None:
         "seconds",
         "bytes",
         "disclosed",
+        "ended",
     }
     for name in ("aca", "oca"):
         expected = {k: lines[-1]["readouts"][name][k] for k in METRICS}
@@ -324,6 +325,26 @@ def test_what_began_no_round_is_simply_started_anew(settings: Settings, tmp_path
     with pytest.raises(UserError, match="min_clients is 9"):
         fedkf.run(settings, out=tmp_path, min_clients=9)
     assert fedkf.run(settings, out=tmp_path, lr=0.03).summary["rounds"] == 3
+
+
+def test_nothing_of_a_run_that_came_to_nothing_is_left_in_the_next(
+    settings: Settings, tmp_path: Path
+) -> None:
+    def stop(record: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    other = {**settings, "data": {**settings["data"], "seed": 5}}
+    early: dict[str, Any] = {"checkpoint_every": 9, "keep": 1}
+    with pytest.raises(KeyboardInterrupt):
+        fedkf.run(other, out=tmp_path / "a", on_round=stop, **early)
+    assert (tmp_path / "a" / "kept" / "round-1").exists()
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    fedkf.run(settings, out=tmp_path / "a", algorithm="fedavg")
+    fedkf.run(settings, out=tmp_path / "b", algorithm="fedavg")
+    splits = [(tmp_path / name / "split.npz").read_bytes() for name in "ab"]
+    assert splits[0] == splits[1]
+    assert not list((tmp_path / "a" / "kept").iterdir())
+    assert (tmp_path / "a" / "notes.txt").read_text() == "mine"
 
 
 def test_a_checkpoint_that_lost_a_file_is_told_and_not_guessed(

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import fedkf
 from fedkf.cli.app import app
 from fedkf.core.objective import Regression
-from fedkf.flower.own_data import own_config
-from fedkf.flower.settings import outgoing
+from fedkf.flower.own_data import at_site
+from fedkf.flower.settings import incoming, outgoing
 from fedkf.flower.site_file import Site
 from fedkf.runs.config import resolve
 from fedkf.runs.store import RunFolder
@@ -114,12 +114,12 @@ def test_two_workers_give_the_same_bytes(large: fedkf.Result, tmp_path: Path) ->
 def test_a_site_by_itself_never_makes_a_unit_of_its_own() -> None:
     config = resolve({"data": {"task": "regression"}})
     site = Site(name="north", coordinator="here:1")
-    alone = own_config(site, outgoing(config)).data
+    alone = at_site(site, incoming(outgoing(config))).data
     assert (alone.target_mean, alone.target_std) == (0.0, 1.0)
     told = config.model_copy(
         update={"data": config.data.model_copy(update={"target_mean": 3.0, "target_std": 2.0})}
     )
-    given = own_config(site, outgoing(told)).data
+    given = at_site(site, incoming(outgoing(told))).data
     assert (given.target_mean, given.target_std) == (3.0, 2.0)
 
 

@@ -59,7 +59,7 @@ class FedKFPlus(FedKF):
     drive: float = option(
         0.9, "κ, how much of OCA's last move the server adds to ACA", at_least=0, at_most=1
     )
-    pool: int = option(256, "samples that a turn distils on, or fewer if it is short", at_least=1)
+    pool: int = option(256, "samples that a turn distils on, or fewer if it is short", at_least=2)
     warped: float = option(0.5, "share of the pool warped from own samples", at_least=0, at_most=1)
     generator_every: int = option(16, "steps of the model for one of the generator", at_least=1)
     haste: float = option(8.0, "times generator.lr: few steps, so longer ones", above=0)
@@ -158,7 +158,8 @@ class FedKFPlus(FedKF):
         if warped < size:
             samples = self.samples(client, Payload())
             self.train(client, samples, teacher)
-            parts.append(drawn(samples, size - warped))
+            # Two at least: a generator that normalises batches cannot make a single sample.
+            parts.append(drawn(samples, max(2, size - warped))[: size - warped])
             client.state = samples.state()
         return Pool(parts, teacher, count, random)
 

@@ -17,10 +17,11 @@ from fedkf.cli.interruption import interruptible
 from fedkf.cli.options import refuse_file
 from fedkf.core.errors import FedkfError
 from fedkf.paper.tables import ResultTable
+from fedkf.runs.load import cores
 from fedkf.runs.search import run_search
 from fedkf.runs.space import Search
 from fedkf.runs.suite import Finished, Plan
-from fedkf.runs.sweep import Failure, Watcher, cores, sweep
+from fedkf.runs.sweep import Failure, Watcher, sweep
 from fedkf.runs.trials import Trial
 
 

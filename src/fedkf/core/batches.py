@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from fedkf.core.task import Training
+
+
+def normalises_batches(model: nn.Module) -> bool:
+    """Whether a model has batch normalisation, which cannot train on a single sample."""
+    return any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules())
 
 
 def batches_of(size: int, training: Training) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedkf.core.batches import batch_indices, batches_of
+from fedkf.core.batches import batch_indices, batches_of, normalises_batches
 from fedkf.core.codec import Codec
 from fedkf.core.determinism import exact
 from fedkf.core.errors import FedkfError, UserError, disk_error
@@ -91,9 +91,7 @@ class Client:
     def start(self, weights: Weights) -> nn.Module:
         """The local model, set to `weights`, in training mode, with a new optimizer."""
         self.model = self.task.load("student", weights).train()
-        self.normalises_batches = any(
-            isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules()
-        )
+        self.normalises_batches = normalises_batches(self.model)
         self.optimizer = make_optimizer(self.task.training, self.model, self.round)
         return self.model
 

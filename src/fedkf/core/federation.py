@@ -108,6 +108,7 @@ class Federation:
         self.keep: Callable[[Round, Mapping[str, Weights]], None] | None = None
         """Is shown every round's readouts before the round is committed."""
         self.stopping = False
+        """Whether the run ends after the last round that was done, however many were planned."""
         self.outsiders: Outsiders | None = None
         """Sites that take no part; the readouts are judged there, too."""
         server.on_reply = self._client_finished
@@ -127,17 +128,15 @@ class Federation:
         if self.budget is not None:
             self.budget.restore(saved.payloads.get(PRIVACY))
         finals = {n: p["weights"] for n, p in saved.payloads.items() if n.startswith(FINAL)}
-        if finals and self._last(saved.round):
+        if finals and (self.stopping or self._last(saved.round)):
             self.final = {name.removeprefix(FINAL): weights for name, weights in finals.items()}
 
     def run(self) -> dict[str, Weights]:
         """Train to the last round; the readouts "aca" and "oca"."""
         if self.state is None:
             self.state = self.algorithm.start(self.server)
-        while self.done == 0 or not self._last(self.done):
+        while self.done == 0 or not (self.stopping or self._last(self.done)):
             self.state = self._round(self.done + 1, self.state)
-            if self.stopping:
-                break
         return self.final if self.final is not None else self._conclude(self.state)
 
     def _last(self, round: int) -> bool:
@@ -180,11 +179,8 @@ class Federation:
         if last:
             readouts = self.final = self.algorithm.finish(server, readouts)
         clock.lap("aggregate")
-        scores = holdout = None
         due = last or round % self.schedule.evaluate_every == 0
-        if due and self.schedule.judged:
-            scores = self._evaluate(readouts, last)
-            holdout = self._judged_outside(readouts, last)
+        scores, holdout = self._judged(readouts, last) if due else (None, None)
         clock.lap("evaluate")
         after = self.ledger.bytes()
         record = Round(
@@ -236,15 +232,22 @@ class Federation:
         if server.round != self.done:  # nothing was done since the run was resumed
             server.begin(self.done, ())
         readouts = self.final = self.algorithm.finish(server, self.readouts(state))
-        changed = type(self.algorithm).finish is not Algorithm.finish
-        new = changed or record.readouts is None or self.schedule.personal
-        if new and self.schedule.judged:
-            scores = self._evaluate(readouts, self.schedule.personal)
-            more = {way: count - before[way] for way, count in self.ledger.bytes().items()}
-            total = {way: record.bytes.get(way, 0) + count for way, count in more.items()}
-            record = replace(record, readouts=scores, bytes=total)
+        if self._tells_more(record):
+            scores, holdout = self._judged(readouts, last=True)
+            record = replace(record, readouts=scores, holdout=holdout)
+        more = {way: count - before[way] for way, count in self.ledger.bytes().items()}
+        total = {way: record.bytes.get(way, 0) + count for way, count in more.items()}
+        record = replace(record, bytes=total)
+        if self.keep is not None:
+            self.keep(record, readouts)
         self.record = self.checkpoint.commit(self.payloads(state), self.ledger, lambda: record)
         return readouts
+
+    def _tells_more(self, record: Round) -> bool:
+        """Whether a round's record lacks what it would have, had it been planned as the last."""
+        changed = type(self.algorithm).finish is not Algorithm.finish
+        details = self.schedule.personal or bool(self.schedule.judgement.metrics)
+        return changed or details or record.readouts is None
 
     def payloads(self, state: Payload) -> dict[str, Payload]:
         """What a checkpoint must hold beside slots and private states."""
@@ -289,6 +292,14 @@ class Federation:
     def _losses(self) -> dict[str, float]:
         """Mean training losses over the clients that reported them, weighted by size."""
         return mean_losses(self.server.monitoring, self.server.sizes)
+
+    def _judged(
+        self, readouts: Mapping[str, Weights], last: bool
+    ) -> tuple[dict[str, Score] | None, Holdout | None]:
+        """What the models do for the clients, and where they were not trained."""
+        if not self.schedule.judged:
+            return None, None
+        return self._evaluate(readouts, last), self._judged_outside(readouts, last)
 
     def _evaluate(self, readouts: Mapping[str, Weights], last: bool) -> dict[str, Score]:
         counts = self._count(readouts, last and self.schedule.personal)

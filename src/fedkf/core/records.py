@@ -187,6 +187,9 @@ class Summary:
     """By readout, what each client's test samples said after the last round, if they were asked."""
     groups: Mapping[str, Mapping[str, GroupScores]] = field(default_factory=dict)
     """By column of `data.groups` and readout."""
+    ended: str = ""
+    """What ended the run: its rounds, its patience, every client's budget, or whoever stopped it.
+    Older summaries do not say."""
 
     def as_json(self) -> dict[str, Any]:
         last = {
@@ -194,9 +197,11 @@ class Summary:
             for name, n in self.readouts.items()
         }
         best = {name: {"round": b.round, **b.values} for name, b in self.best.items()}
-        optional = {"metric", "sites", "holdout", "groups"}
+        optional = {"metric", "sites", "holdout", "groups", "ended"}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in optional}
-        more: dict[str, Any] = {"holdout": self.holdout.as_json()} if self.holdout else {}
+        more: dict[str, Any] = {"ended": self.ended} if self.ended else {}
+        if self.holdout:
+            more["holdout"] = self.holdout.as_json()
         if self.metric != ACCURACY:
             more["metric"] = self.metric
         if self.sites:
@@ -225,6 +230,7 @@ class Summary:
             metric=text,
             sites=named(Sites.read),
             groups=named(named(GroupScores.read)),
+            ended=text,
         )
         return Summary(**found)
 

@@ -18,11 +18,12 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedkf.core.client import StepFailed
+from fedkf.core.digests import digest
 from fedkf.core.errors import FedkfError, printable
 from fedkf.data.scaling import KIND as INPUT_STATISTICS
 from fedkf.flower import handshake, internals, programs
 from fedkf.flower.answers import plain, sealed
-from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog, digest
+from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
 from fedkf.flower.messages import make_reply, read_call, read_payload
 from fedkf.flower.orders import OrderRefusal, signed_content
 from fedkf.flower.settings import SiteRefusal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -15,6 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from fedkf.core.digests import digest
 from fedkf.core.errors import FedkfError
 from fedkf.flower.orders import locked
 from fedkf.flower.private import private
@@ -150,10 +150,6 @@ class RefusedLog:
 
 def canonical(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True).encode()
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def now() -> str:

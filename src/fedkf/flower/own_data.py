@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from fedkf.core.errors import UserError
 from fedkf.core.objective import find
@@ -13,17 +11,12 @@ from fedkf.data import sources
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Source
 from fedkf.data.targets import Targets
-from fedkf.flower.settings import MEASURED, SiteRefusal, incoming
+from fedkf.flower.settings import MEASURED, SiteRefusal
 from fedkf.flower.site_file import Site
 from fedkf.runs.division import reading_of
 from fedkf.runs.privacy import check_scale
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import make_data, settle
-
-
-def own_config(site: Site, received: Mapping[str, Any]) -> Config:
-    """What came of the coordinator's configuration, with this site's data and device."""
-    return at_site(site, incoming(received, site.allow))
 
 
 def at_site(site: Site, config: Config) -> Config:

@@ -35,7 +35,7 @@ from fedkf.runs.assembly import Assembly
 from fedkf.runs.division import agreement
 from fedkf.runs.experiment import Experiment, reporting_disk_errors
 from fedkf.runs.provenance import provenance
-from fedkf.runs.resuming import refuse_changes
+from fedkf.runs.resuming import refuse_changes, refuse_lost
 from fedkf.runs.secure import clients_needed
 from fedkf.runs.setup import check_proxy, make_algorithm, named_proxy, prepare_proxy
 from fedkf.runs.stopping import complete
@@ -86,6 +86,7 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
             if complete(run, config):
                 failed_everywhere(run.rounds())
                 return
+            refuse_lost(run)
         check_proxy(config, make_algorithm(config))
         if isinstance(config.data.proxy, float):
             raise UserError("data.proxy: a share of the sites' data cannot be had; name other data")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from fedkf.core.batches import normalises_batches
 from fedkf.core.errors import UserError
 from fedkf.models.features import features_and_logits
 
@@ -48,6 +49,27 @@ def check_model(model: nn.Module, shape: tuple[int, ...], outputs: int, features
             "operations are the usual cause"
         ) from error
     model.zero_grad(set_to_none=True)
+
+
+def check_batch_size(model: nn.Module, size: int) -> None:
+    """Refuse batches of one sample for a model that passes over them."""
+    if size == 1 and normalises_batches(model):
+        raise UserError(
+            f"federation.batch_size is 1, but {type(model).__name__} has batch normalisation, "
+            "which learns nothing from a single sample; it must be 2 or more, unless the model has "
+            "group or layer normalisation instead"
+        )
+
+
+def check_single(key: str, module: nn.Module, shape: tuple[int, ...]) -> None:
+    """Refuse one generated sample at a time where a module cannot take it, as with batch norm."""
+    try:
+        module.train()(torch.zeros(1, *shape))
+    except Exception as error:
+        raise UserError(
+            f"{key} is 1, but {type(module).__name__} cannot take a single sample "
+            f"({type(error).__name__}: {one_line(error)}); it must be 2 or more"
+        ) from error
 
 
 def looks_up(model: nn.Module) -> bool:

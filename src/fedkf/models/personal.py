@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedkf.core.arithmetic import combine
-from fedkf.core.batches import batch_indices
+from fedkf.core.batches import batch_indices, normalises_batches
 from fedkf.core.task import copy_of
 from fedkf.models.features import features_and_logits
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fedkf.core.client import Client
     from fedkf.core.payload import Weights
 
-METHODS = ("finetune", "head", "interpolate")
 HELD_OUT = 0.2
 """The share of a client's training samples on which a mixture is chosen."""
 LEAST = 5
@@ -59,7 +58,7 @@ class Personal:
         data, training = client.data, client.task.training
         training = replace(training, local_epochs=self.epochs, steps_per_epoch=None)
         random = client.task.streams.torch_generator("personal batches", client.round, client.id)
-        alone = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules())
+        alone = normalises_batches(model)
         if self.method == "head":
             freeze_features(model.eval(), data.images[:1])
             alone = False

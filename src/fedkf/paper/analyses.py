@@ -167,8 +167,8 @@ def robustness(groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
 
 def unsteadiness(run: Finished, readout: str, metric: str) -> float | None:
     """How much the changes from one evaluation to the next scatter; None for too few of them."""
-    scores = [r.readouts[readout][metric] for r in run.rounds if r.readouts]
-    known = [value for value in scores if value is not None]
+    scores = [(r.readouts or {}).get(readout) for r in run.rounds]  # OCA may begin later
+    known = [value for score in scores if score and (value := score[metric]) is not None]
     half = known[len(known) // 2 :]
     steps = [b - a for a, b in itertools.pairwise(half)]
     return statistics.stdev(steps) if len(steps) > 1 else None

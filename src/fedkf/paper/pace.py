@@ -11,10 +11,9 @@ from pathlib import Path
 from fedkf.core.payload import write_atomically
 from fedkf.paper.grid import ROW
 from fedkf.runs.experiment import execute
-from fedkf.runs.load import BUSY, load
+from fedkf.runs.load import BUSY, cores, load
 from fedkf.runs.schema import Config
 from fedkf.runs.suite import Plan
-from fedkf.runs.sweep import cores
 
 FILE = "pace.json"
 TURNS, WARM, TIMED = 3, 5, 3

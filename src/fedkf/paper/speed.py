@@ -57,13 +57,13 @@ class Cost:
 def to_target(cost: Cost, groups: Sequence[Group], scale: Scale) -> list[ResultTable]:
     """How much of something each solution needs for the AMP of FedAvg (ACA) after its last round.
 
-    Seed by seed: a solution's run is held against FedAvg's with the same seed.
+    A solution's run is held against FedAvg's on the same data with the same seed.
     """
     tables, claimed = [], bool(cost.published)
     for config, members in by_config(groups).items():
         fedavg = next((g for g in members if g.point[ROW] == "fedavg"), None)
-        finals = {run.summary.seed: run.final("aca") for run in (fedavg.runs if fedavg else ())}
-        targets = {seed: n["amp"] for seed, n in finals.items() if n and n["amp"] is not None}
+        finals = {run.pairing: run.final("aca") for run in (fedavg.runs if fedavg else ())}
+        targets = {pair: n["amp"] for pair, n in finals.items() if n and n["amp"] is not None}
         rows = {}
         for group in members:
             for readout in READOUTS:
@@ -92,10 +92,10 @@ def to_target(cost: Cost, groups: Sequence[Group], scale: Scale) -> list[ResultT
     return tables
 
 
-def reach(cost: Cost, group: Group, readout: str, targets: Mapping[int, float]) -> Cell:
+def reach(cost: Cost, group: Group, readout: str, targets: Mapping[tuple[str, int], float]) -> Cell:
     """What it cost to reach each seed's target; "> …" where none did, with a count where some."""
-    known = [run for run in group.runs if run.summary.seed in targets]
-    found = [(run, first_round(run, readout, targets[run.summary.seed])) for run in known]
+    known = [run for run in group.runs if run.pairing in targets]
+    found = [(run, first_round(run, readout, targets[run.pairing])) for run in known]
     values = tuple(cost.amount(run, rounds) for run, rounds in found if rounds is not None)
     if not known or len(values) == len(known):
         return Cell(values)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from fedkf.core.digests import digest, file_digest
 from fedkf.core.errors import FedkfError
 from fedkf.core.federation import Saved
 from fedkf.core.ledger import Ledger
@@ -20,7 +21,7 @@ from fedkf.core.payload import Payload, PayloadError, write_atomically
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage
 from fedkf.core.versions import Versions
-from fedkf.runs.manifest import Latest, Manifest, digest, file_digest, journal_line, replay
+from fedkf.runs.manifest import Latest, Manifest, journal_line, replay
 
 STATES = "clients"
 Value = TypeVar("Value")

@@ -96,8 +96,7 @@ def resolve(
     }
     if isinstance(given.get("algorithm"), str):
         given["algorithm"] = {"name": given["algorithm"]}
-    per_algorithm = _section(given, "algorithms")
-    del given["algorithms"]
+    per_algorithm = _per_algorithm(given)
     overrides = dict(overrides or {})
     source = overrides.get("data.source")
     if source is not None and source != _section(given, "data").get("source"):
@@ -112,11 +111,11 @@ def resolve(
     name = _section(given, "algorithm").setdefault("name", "fedkf")
     if not isinstance(name, str):
         raise UserError(f"algorithm.name is {shown(name)}; it must be a text")
-    if isinstance(own := per_algorithm.get(name, {}), dict):
-        # Beside its hyperparameters an algorithm may have settings elsewhere: `generator.preset`.
-        overrides = {**{k: v for k, v in own.items() if "." in k}, **overrides}
-        own = {k: v for k, v in own.items() if "." not in k}
-        given["algorithm"] = {**own, **given["algorithm"]}
+    own = per_algorithm.get(name, {})
+    # Beside its hyperparameters an algorithm may have settings elsewhere: `generator.preset`.
+    overrides = {**{k: v for k, v in own.items() if "." in k}, **overrides}
+    own = {k: v for k, v in own.items() if "." not in k}
+    given["algorithm"] = {**own, **given["algorithm"]}
     if "generator.preset" in overrides:  # another preset: what the file says in its place goes
         own = _section(given, "generator")
         given["generator"] = {k: v for k, v in own.items() if k not in GENERATOR_PRESETS["paper"]}
@@ -227,6 +226,25 @@ def check_training(config: Config, kind: type[Algorithm]) -> None:
             f"federation.precision is {settings.precision!r}, but noise for privacy is "
             "reckoned in float32; it must be float32"
         )
+
+
+def _per_algorithm(given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What stands under `algorithms`, which is taken out: the settings of each, by its name."""
+    from fedkf import algorithms
+
+    found = _section(given, "algorithms")
+    del given["algorithms"]
+    for name, own in found.items():
+        if ":" not in str(name) and name not in algorithms.names():
+            raise UserError(
+                f"algorithms: no algorithm {shown(name)}; {nearest(str(name), algorithms.names())}"
+            )
+        if not isinstance(own, dict | None) or not all(isinstance(key, str) for key in own or ()):
+            raise UserError(
+                f"algorithms.{name} is {shown(own)}; it must hold hyperparameters by name, such "
+                "as {fedprox: {mu: 0.01}}"
+            )
+    return {name: own or {} for name, own in found.items()}
 
 
 def _section(given: dict[str, Any], name: str) -> dict[str, Any]:

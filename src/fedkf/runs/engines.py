@@ -16,6 +16,7 @@ from fedkf.data.source import Say
 from fedkf.engines import EngineSettings
 from fedkf.engines.counting import Population
 from fedkf.engines.registry import build, find
+from fedkf.runs.load import cores
 from fedkf.runs.schema import Config
 from fedkf.runs.secure import clients_needed
 
@@ -65,5 +66,4 @@ def choose_workers(config: Config) -> int:
         return config.engine.workers
     if not hasattr(os, "fork") or config.engine.device != "cpu":
         return 0
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return cores()

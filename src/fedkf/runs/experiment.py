@@ -14,6 +14,7 @@ import numpy as np
 
 from fedkf.core.allocator import keep_freed_memory
 from fedkf.core.availability import Trace
+from fedkf.core.digests import file_digest
 from fedkf.core.errors import UserError, disk_error
 from fedkf.core.federation import Federation, Observer
 from fedkf.core.payload import Payload, Weights, write_atomically
@@ -34,9 +35,9 @@ from fedkf.runs.judging import told_metrics
 from fedkf.runs.keeping import Keeper
 from fedkf.runs.personalize import data_of
 from fedkf.runs.privacy import check_scale
-from fedkf.runs.provenance import file_digest, provenance, refuse_other_origin
+from fedkf.runs.provenance import provenance, refuse_other_origin
 from fedkf.runs.result import Result, read_result, summarise
-from fedkf.runs.resuming import refuse_changes
+from fedkf.runs.resuming import refuse_changes, refuse_lost
 from fedkf.runs.schema import Config
 from fedkf.runs.secure import check_crowd
 from fedkf.runs.setup import (
@@ -49,7 +50,7 @@ from fedkf.runs.setup import (
     prepare_proxy,
     settle,
 )
-from fedkf.runs.stopping import Patience, complete
+from fedkf.runs.stopping import BUDGET, Patience, complete, ending
 from fedkf.runs.storage import RunStorage
 from fedkf.runs.store import RunFolder, Writer
 from fedkf.runs.trackers import make_tracker
@@ -120,6 +121,7 @@ class Experiment:
         self.run.tidy()
         self.checkpoint.tidy()
         if self.saved is None:
+            self.run.clear_rest()
             write_atomically(self.run / "partition.json", partition())
             people = self.assembly.population
             told = outsized(list(zip(people.names, people.sizes.values(), strict=True)))
@@ -142,8 +144,10 @@ class Experiment:
         config, past = self.assembly.config, self.run.rounds()
         about = card(config, self.assembly.population)
         write_models(self.run / "models", {}, about)  # so that checkpoints can be loaded
-        watching = [self.writer, *self.observers, Patience(config.federation.patience, past)]
+        patience = Patience(config.federation.patience, past)
+        watching = [self.writer, *self.observers, patience]
         federation = self.assembly.federation(server, self.checkpoint, watching)
+        federation.stopping = patience.exhausted  # by the rounds before a crash
         if config.output.keep:
             federation.keep = Keeper(self.run / "kept", config.output.keep, about, past)
         try:
@@ -151,7 +155,8 @@ class Experiment:
                 federation.restore(self.saved)
             readouts = federation.run()
             self._account(federation)
-            if federation.done < config.federation.rounds and not federation.stopping:
+            self.ended = ending(federation, patience)
+            if self.ended == BUDGET:
                 self.say(
                     f"every client has spent its privacy budget: the run ends after round "
                     f"{federation.done}"
@@ -183,6 +188,7 @@ class Experiment:
         write_models(run / "models", readouts, card(assembly.config, assembly.population))
         run.write_json("ledger.json", self.ledger.summary())
         summary = summarise(run.rounds(), assembly.config, assembly.algorithm, self.ledger)
+        summary = replace(summary, ended=self.ended)
         if isinstance(assembly.population, FederatedData) and assembly.judged:
             groups = judge_groups(assembly, assembly.population, readouts)
             summary = replace(summary, groups=groups)
@@ -217,6 +223,7 @@ def execute(
             say("this run is already finished")
             whole = existing
             return read_result(run, whole, given, lambda: data_of(run, whole, say, given.source)[1])
+        refuse_lost(run)
         check_engine(config)
         check_proxy(config, make_algorithm(config, given.algorithm))
         if config.output.log is not None:
@@ -270,7 +277,10 @@ def differences(config: Config, data: FederatedData) -> dict[str, Any] | None:
 
 
 def write_split(path: Path, data: FederatedData) -> None:
-    """Which samples of the source train and test at each client, so that others can do the same."""
+    """Which samples of the source train and test at each client, so that others can do the same.
+
+    A run that is resumed has written it; of one that began no round it is gone by now.
+    """
     if data.places is None or path.exists():
         return
     train, test = data.places

@@ -1,4 +1,4 @@
-"""Whether a machine had other work: its times are then too long."""
+"""The machine: its cores, and whether it had other work, so that its times are too long."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import os
 
 BUSY = 0.5
 """The load above which a machine is not idle."""
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def load() -> float:

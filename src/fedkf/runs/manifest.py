@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from fedkf.core.digests import digest
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage, mapping, named, parse_json, read_fields, take, text, whole
 
@@ -17,16 +16,6 @@ Latest = dict[str, dict[int, str]]
 """The accepted version of every client, per store."""
 
 SEAL, DIGESTS = "seal", "sha256"
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """The SHA-256 of a file, which is read in pieces."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_name(value: object) -> str:

@@ -23,6 +23,7 @@ from fedkf.core.personal import STEP
 from fedkf.core.random import GlobalStream
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say
+from fedkf.data.targets import Targets
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.personalize import data_of
@@ -124,7 +125,10 @@ def personal_model(
     """
     from fedkf.data.datasets import from_object
 
-    source = from_object(clients) if clients is not None else None
+    config = RunFolder(Path(run)).config()
+    source = None
+    if clients is not None and config is not None:
+        source = from_object(clients, targets=Targets(config.data.task))
     found = client_models(run, Objects(model=model, source=source), say)
     names = found.data.names
     if not found.has_personal:

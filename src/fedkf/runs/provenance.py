@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.metadata
 import os
 import platform
@@ -11,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedkf.core.digests import file_digest
 from fedkf.core.errors import UserError
 from fedkf.data import proxy
 from fedkf.data.federated import FederatedData
@@ -60,10 +60,6 @@ def provenance(
         **({} if stand_in is None else {"proxy_sha256": proxy.digest(stand_in)}),
         **({} if generator is None else {"generator_sha256": file_digest(generator)}),
     }
-
-
-def file_digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def revision() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedkf.core.errors import UserError
 from fedkf.runs.config import flatten
 from fedkf.runs.schema import Config
+from fedkf.runs.store import RunFolder
 
 FREE_ON_RESUME = (
     "engine.name",
@@ -19,7 +20,7 @@ LENGTH = ("federation.rounds", "federation.patience")
 SETTLED = (
     *("data.mean", "data.std", "data.class_names", "data.partition", "data.clients"),
     *("data.split", "data.scaling", "data.columns", "data.categories", "data.indicators"),
-    *("data.target_mean", "data.target_std"),
+    *("data.target_mean", "data.target_std", "privacy.turns"),
 )
 """Keys that may be left open until the data is known."""
 
@@ -43,8 +44,18 @@ def refuse_changes(old: Config, new: Config, done: int, settled: bool = True) ->
     for key in sorted(before.keys() | after.keys(), key=lambda k: (k != "algorithm.name", k)):
         was, now = before.get(key), after.get(key)
         open_ = not settled and (key in SETTLED or key == "generator.name")
+        open_ &= key != "privacy.turns" or now is None
         if was != now and not open_ and not key.startswith(FREE_ON_RESUME + LENGTH):
             raise UserError(
                 f"{key} is {now!r} but the run began with {was!r}; "
                 "resume it with its own configuration or choose another folder"
             )
+
+
+def refuse_lost(run: RunFolder) -> None:
+    """Refuse to go on with a finished run from which the checkpoint was removed."""
+    if run.finished() and not run.manifest.exists():
+        raise UserError(
+            f"the run in {run.path} is finished and its checkpoint is gone, so that it cannot go "
+            "on; choose another folder for more rounds"
+        )

@@ -23,7 +23,14 @@ from fedkf.data.holdout import federate_holdout, held_out
 from fedkf.data.partition import BY_CLASSES
 from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.distillation import SAMPLES, samples_for
-from fedkf.models.check import check_generator, check_model, check_samples
+from fedkf.distillation.generators import Generation
+from fedkf.models.check import (
+    check_batch_size,
+    check_generator,
+    check_model,
+    check_samples,
+    check_single,
+)
 from fedkf.models.personal import Personal
 from fedkf.runs.division import (
     divide,
@@ -335,13 +342,28 @@ def make_task(
         channels_last=len(data.shape) == 3 and config.engine.threads == 1,
     )
     with GlobalStream(0, "cpu").active():
-        features = algorithm.uses_generator or algorithm.uses_features
-        model = task.make_model()
-        if algorithm.uses_generator:
-            check_samples(model, generator.samples)
-        check_model(model, data.shape, task.outputs, features)
-        if algorithm.uses_generator:
-            check_generator(generation.make(), generator.noise, data.shape)
+        try_parts(config, task, algorithm)
         if private:
             try_private(task)
     return task
+
+
+def try_parts(config: Config, task: Task, algorithm: Algorithm) -> None:
+    """Trial passes through the model and, where the algorithm uses one, the generator."""
+    settings, model = config.generator, task.make_model()
+    if algorithm.uses_generator:
+        check_samples(model, settings.samples)
+    features = algorithm.uses_generator or algorithm.uses_features
+    check_model(model, task.shape, task.outputs, features)
+    check_batch_size(model, config.federation.batch_size)
+    if not algorithm.uses_generator:
+        return
+    generator = task.part(Generation).make()
+    check_generator(generator, settings.noise, task.shape)
+    own_batches = "server_batch" in algorithm.options()  # as of FedFTG, on its server
+    if task.part(Sampling).count(task) > 1 or own_batches:
+        return
+    key = f"{'federation' if settings.batch_size is None else 'generator'}.batch_size"
+    if settings.samples == "trained":
+        check_single(key, generator, (settings.noise,))
+    check_single(key, model, task.shape)

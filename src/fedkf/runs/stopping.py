@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from fedkf.core.federation import Observer, Stop
-from fedkf.core.records import Round, best_round
+from fedkf.core.federation import Federation, Observer, Stop
+from fedkf.core.records import Round, Summary, best_round
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
 READOUT = "oca"
+ROUNDS, PATIENCE, BUDGET, STOPPED = "rounds", "patience", "budget", "stopped"
+"""What ends a run: the last of its rounds, no progress, no privacy left to spend, an observer."""
 
 
 class Patience(Observer):
@@ -22,10 +25,23 @@ class Patience(Observer):
     def __init__(self, patience: int | None, past: Sequence[Round]) -> None:
         self.patience, self.rounds = patience, list(past)
 
+    @property
+    def exhausted(self) -> bool:
+        return exhausted(self.patience, self.rounds)
+
     def round_finished(self, record: Round) -> None:
         self.rounds.append(record)
-        if exhausted(self.patience, self.rounds):
+        if self.exhausted:
             raise Stop
+
+
+def ending(federation: Federation, patience: Patience) -> str:
+    """What ended a run that has ended."""
+    if federation.done >= federation.schedule.rounds:
+        return ROUNDS
+    if patience.exhausted:
+        return PATIENCE
+    return STOPPED if federation.stopping else BUDGET
 
 
 def exhausted(patience: int | None, rounds: Sequence[Round]) -> bool:
@@ -36,10 +52,37 @@ def exhausted(patience: int | None, rounds: Sequence[Round]) -> bool:
     return sum(r.round > best.round and r.readouts is not None for r in rounds) >= patience
 
 
+def out_of_budget(config: Config, summary: Summary, rounds: Sequence[Round]) -> bool:
+    """Whether a run ended since no client had any privacy left to spend.
+
+    Of an older summary, which does not say: whether everyone had all of the turns that the noise
+    for its ε was made for.
+    """
+    settings = config.privacy
+    made = settings.epsilon is not None and settings.noise is None and settings.turns is not None
+    if summary.ended or not made:
+        return summary.ended == BUDGET
+    had = Counter(client for r in rounds if r.privacy for client in r.privacy.clients)
+    return all(had[client] >= (settings.turns or 0) for client in range(config.data.clients))
+
+
+def whole(run: RunFolder, config: Config, summary: Summary) -> bool:
+    """Whether a finished run went as far as its own configuration has it go."""
+    settings = config.federation
+    if summary.rounds == settings.rounds or summary.ended:
+        return summary.rounds == settings.rounds or summary.ended in (PATIENCE, BUDGET)
+    rounds = run.rounds()
+    return exhausted(settings.patience, rounds) or out_of_budget(config, summary, rounds)
+
+
 def complete(run: RunFolder, config: Config) -> bool:
     """Whether a run is finished and this configuration asks for no more of it."""
     if not run.finished():
         return False
-    rounds = run.rounds()
-    settings = config.federation
-    return len(rounds) >= settings.rounds or exhausted(settings.patience, rounds)
+    rounds, settings = run.rounds(), config.federation
+    if len(rounds) >= settings.rounds or exhausted(settings.patience, rounds):
+        return True
+    began = run.config() if config.privacy.on else None
+    if began is None:
+        return False
+    return out_of_budget(began, run.read_record("summary.json", Summary.read), rounds)

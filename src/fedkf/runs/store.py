@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,14 @@ from fedkf.runs.schema import Config
 
 Value = TypeVar("Value")
 _held: set[Path] = set()
+
+FILES = (
+    *("summary.json", "config.yaml", "partition.json", "split.npz", "rounds.jsonl", "status.json"),
+    *("ledger.json", "checkpoint", "models", "kept"),
+)
+"""What a run writes into its folder, first what makes it one."""
+REST = ("split.npz", "ledger.json", "kept/best", "kept/round-*")
+"""What of it is neither written at the beginning of a run nor all of it replaced at its end."""
 
 
 class RunFolder:
@@ -91,13 +99,27 @@ class RunFolder:
         return self / "checkpoint" / "manifest.json"
 
     def clear(self) -> None:
-        """Remove a run that nobody is writing."""
-        if (self / "config.yaml").exists():
-            self._take_lock()
-            for path in (self.manifest, self / "summary.json"):  # first what makes it a run
-                path.unlink(missing_ok=True)
-            shutil.rmtree(self.path)
+        """Remove a run that nobody is writing; what else lies in its folder stays."""
+        if not (self / "config.yaml").exists():
+            return
+        self._take_lock()
+        try:
+            self.manifest.unlink(missing_ok=True)
+            self._remove(FILES)
+        finally:
             self.release()
+
+    def clear_rest(self) -> None:
+        """Remove what a run that came to nothing has left and a new one would not replace."""
+        if (self / "config.yaml").exists():
+            self._remove(REST)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for path in [path for name in names for path in self.path.glob(name)]:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
     def release(self) -> None:
         if self._lock is not None:

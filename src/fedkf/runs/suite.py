@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ from fedkf.runs.config import flatten
 from fedkf.runs.documents import read_yaml
 from fedkf.runs.resuming import FREE_ON_RESUME, SETTLED
 from fedkf.runs.schema import Config
-from fedkf.runs.stopping import exhausted
+from fedkf.runs.stopping import whole
 from fedkf.runs.store import RunFolder
 
 MOST_RUNS = 10_000
@@ -203,25 +202,21 @@ def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def records(folders: Iterable[Path]) -> list[Finished]:
     """Every finished run below these folders; a damaged one is passed over."""
-    found = []
-    for folder in dict.fromkeys(f.absolute() for f in folders):
-        for path in sorted(folder.rglob("summary.json")):
-            try:
-                config = RunFolder(path.parent).config()
-                rounds = Summary.read(json.loads(path.read_bytes())).rounds
-            except (FedkfError, OSError, ValueError, LookupError, TypeError):
-                continue
-            if config is not None and ended(path.parent, config, rounds):
-                found.append(Finished(path.parent, config))
-    return found
+    places = dict.fromkeys(f.absolute() for f in folders)
+    paths = [path.parent for place in places for path in sorted(place.rglob("summary.json"))]
+    return [record for path in paths if (record := record_in(path))]
 
 
-def ended(path: Path, config: Config, rounds: int) -> bool:
-    """Whether a record has all of its rounds, or ended when its patience did."""
-    settings = config.federation
-    if rounds == settings.rounds or settings.patience is None:
-        return rounds == settings.rounds
-    return exhausted(settings.patience, RunFolder(path).rounds())
+def record_in(folder: Path) -> Finished | None:
+    """The finished run that a folder holds, if there is one and it can be read."""
+    run = RunFolder(folder)
+    try:
+        config, summary = run.config(), run.read_record("summary.json", Summary.read)
+        if config is None or not whole(run, config, summary):
+            return None
+    except (FedkfError, OSError, ValueError, LookupError, TypeError):
+        return None
+    return Finished(folder, config)
 
 
 def answers(plan: Plan, finished: Iterable[Finished]) -> Finished | None:

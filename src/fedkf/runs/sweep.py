@@ -27,8 +27,11 @@ from fedkf.core.records import Round
 from fedkf.core.server import TooFewUploads
 from fedkf.engines.worker import end_with
 from fedkf.runs.experiment import execute
+from fedkf.runs.load import cores
+from fedkf.runs.resuming import refuse_changes, refuse_lost
 from fedkf.runs.setup import load_source
-from fedkf.runs.suite import Finished, Plan, answers, records
+from fedkf.runs.store import RunFolder
+from fedkf.runs.suite import Finished, Plan, answers, difference, record_in, records
 
 SAMPLES = {"source", "path", "image_size"}
 """The keys of `data` that say which samples are decoded."""
@@ -90,6 +93,8 @@ def sweep(
         if keep is not None:
             keep_record(record.path, keep / name)
     waiting = deque(plan for plan in plans if plan.name not in done)
+    for plan in waiting:
+        refuse_other(plan, RunFolder(folder / plan.name))
     watcher.planned(plans, [plan for plan in plans if plan.name in done])
     prepare(waiting)
     failures: list[Failure] = []
@@ -149,22 +154,37 @@ def prepare(plans: Iterable[Plan]) -> None:
         torch.optim.SGD([weight], lr=1.0).step()  # imports a good deal the first time
 
 
-def cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
 def tidy(run: Path) -> None:
     """A finished run needs no checkpoint; with a generator for every client they fill disks."""
     if (run / "summary.json").exists():
         shutil.rmtree(run / "checkpoint", ignore_errors=True)
 
 
+def refuse_other(plan: Plan, run: RunFolder) -> None:
+    """Refuse to begin a sweep where a run stands in a plan's place that cannot become it."""
+    try:
+        began = run.config() if run.begun() else None
+        if began is not None:
+            refuse_changes(began, plan.config, len(run.rounds()), settled=False)
+            refuse_lost(run)
+    except UserError as error:
+        raise UserError(f"{plan.name}: {error}") from None
+    except FedkfError:
+        return  # what is damaged is that run's failure alone
+
+
 def keep_record(run: Path, to: Path) -> None:
-    """Copy what tells a run's story without its models, the summary last."""
-    if run.absolute() == to.absolute() or (to / "summary.json").exists():
+    """Copy what tells a run's story without its models, the summary last.
+
+    A record of another experiment that has the name makes room; nothing of it is left.
+    """
+    if run.absolute() == to.absolute():
+        return
+    new, old = record_in(run), record_in(to)
+    if old is not None and (new is None or difference(new.config, old.config) is None):
         return
     to.mkdir(parents=True, exist_ok=True)
+    (to / "summary.json").unlink(missing_ok=True)
     for name in RECORD:
         shutil.copyfile(run / name, to / f".{name}.tmp")
         os.replace(to / f".{name}.tmp", to / name)

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from fedkf import models
+from fedkf.core.digests import digest
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.normalisation import normalise
 from fedkf.core.objective import Objective, Regression, find
@@ -32,7 +33,6 @@ from fedkf.core.shapes import (
     whole,
 )
 from fedkf.data.federated import resize
-from fedkf.runs.manifest import digest
 from fedkf.runs.recipe import Recipe, card_of, inputs_of
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
