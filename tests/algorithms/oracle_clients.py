@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
-from oracle_servers import gathered_steps
+from oracle_servers import gathered_steps, with_buffers
 from torch import Tensor, nn
 from world import Batch, State, World, copy, mean
 
 
 def towards(w: State, average: State, share: float) -> State:
-    """A share of the way to the clients' mean, buffers included; integers are the mean's."""
+    """A share of the way to the clients' mean; integers are the mean's."""
     return {
         n: (1 - share) * w[n] + share * v if v.is_floating_point() else v
         for n, v in average.items()
@@ -52,7 +52,7 @@ def scaffold(world: World, lr: float) -> Iterator[State]:
             local.append(y)
         average, change = mean([1] * len(local), local), mean([1] * len(local), changes)
         c = {n: c[n] + len(active) / world.clients * change[n] for n in learned}
-        w = towards(w, average, lr)
+        w = with_buffers(world, towards(w, average, lr), [world.sizes[k] for k in active], local)
         yield w
 
 
@@ -172,7 +172,8 @@ def pfedme(
             sent, personal[k] = turn(k)
             local.append(sent)
         average = mean([1] * len(local), local)
-        w = towards(w, average, beta)
+        sizes = [world.sizes[k] for k in active]
+        w = with_buffers(world, towards(w, average, beta), sizes, local)
         yield w, dict(personal)
 
 

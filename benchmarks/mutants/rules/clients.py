@@ -38,6 +38,11 @@ MODULES = {
             ),
             ("c_k is not kept", "        client.state = Payload(control=new)\n", ""),
             (
+                "buffers are stretched",
+                "with_mean_buffers(server, uploads, new)",
+                "new",
+            ),
+            (
                 "option I: no steps in the rate",
                 "rate = training.lr * effective",
                 "rate = 1.0 * effective",
@@ -122,6 +127,11 @@ MODULES = {
                 "clients count by size",
                 'weighted_mean((1, u["weights"]) for u in uploads)',
                 'weighted_mean((u.size, u["weights"]) for u in uploads)',
+            ),
+            (
+                "buffers are stretched",
+                "with_mean_buffers(server, uploads, new)",
+                "new",
             ),
             (
                 "θ goes up",
