@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
 from fedkf.core.errors import UserError, nearest
-from fedkf.core.evaluation import judge
+from fedkf.core.evaluation import judge, mean_loss
 from fedkf.core.objects import declares
 from fedkf.core.payload import Payload, Weights, weighted_mean
 from fedkf.core.personal import Personalisation
@@ -261,13 +259,10 @@ def check(name: str, value: Any, about: Mapping[str, Any]) -> bool | int | float
     return result
 
 
-def starting_loss(client: Client, weights: Weights, chunk: int = 256) -> float:
+def starting_loss(client: Client, weights: Weights) -> float:
     """The mean loss of a model on all of the client's training data, as it is before training."""
     model, data = client.start(weights).eval(), client.data
-    with torch.no_grad():
-        parts = zip(data.images.split(chunk), data.labels.split(chunk), strict=True)
-        total = sum(client.task.loss(model(x), y).item() * len(y) for x, y in parts)
-    return total / client.size
+    return mean_loss(client.task, model, data.images, data.labels)
 
 
 def with_mean_buffers(server: Server, uploads: Sequence[Upload], weights: Weights) -> Weights:

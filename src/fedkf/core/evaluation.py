@@ -37,6 +37,20 @@ def outputs(model: nn.Module, images: Tensor) -> Tensor:
         return torch.cat([model(x).cpu() for x in images.split(CHUNK)])
 
 
+def mean_loss(
+    task: Task, model: nn.Module, inputs: Tensor, targets: Tensor, chunk: int = CHUNK
+) -> float:
+    """The task's loss of a model on any number of samples, which it sees `chunk` at a time.
+
+    A loss that is no mean over samples, such as Cox's, has them all at once before it.
+    """
+    with torch.no_grad():
+        found = torch.cat([model(x) for x in inputs.split(chunk)])
+        size = chunk if task.objective.averages else len(targets)
+        parts = zip(found.split(size), targets.split(size), strict=True)
+        return sum(task.loss(some, y).item() * len(y) for some, y in parts) / len(targets)
+
+
 def right(found: Tensor, targets: Tensor, objective: Objective) -> Tensor:
     if not objective.labelled():
         return torch.zeros(len(found), dtype=torch.bool)

@@ -14,6 +14,7 @@ import torch
 
 from fedkf.core.arithmetic import combine
 from fedkf.core.batches import batch_indices
+from fedkf.core.evaluation import mean_loss
 from fedkf.core.task import copy_of
 from fedkf.models.features import features_and_logits
 
@@ -108,12 +109,7 @@ def best_share(client: Client, shared: Weights, own: Weights, held: Tensor) -> f
 def loss_on(client: Client, weights: Weights, samples: Tensor) -> float:
     """The mean loss of a model on some of the client's training samples."""
     model, data = client.task.load("student", weights).eval(), client.data
-    with torch.no_grad():
-        losses = [
-            float(client.task.loss(model(data.images[part]), data.labels[part])) * len(part)
-            for part in samples.split(CHUNK)
-        ]
-    return math.fsum(losses) / len(samples)
+    return mean_loss(client.task, model, data.images[samples], data.labels[samples], CHUNK)
 
 
 def mixed(shared: Weights, own: Weights, share: float) -> Weights:
