@@ -1,17 +1,19 @@
-"""The loss on all of a client's training data, whatever a pass through the model holds."""
+"""Evaluation: the loss on any number of samples, and metrics of a model's outputs."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, tensor
 
 from fedkf.algorithms.fedgkd import FedGKD
 from fedkf.core.algorithm import starting_loss
 from fedkf.core.client import Client, ClientData
-from fedkf.core.objective import Classification, Objective, Regression, Survival
+from fedkf.core.evaluation import measured, statistics_of
+from fedkf.core.objective import Binary, Classification, Objective, Regression, Survival
 from fedkf.core.random import Streams
 from fedkf.core.task import Task, Training
+from fedkf.metrics.sites import SITE_METRICS
 from fedkf.models.personal import loss_on
 
 SIZE = 2600
@@ -84,3 +86,26 @@ def test_a_mean_over_samples_is_the_mean_of_the_passes_means_to_the_bit(
         for x, y in zip(one.data.images.split(256), targets.split(256), strict=True):
             total += one.task.loss(model(x), y).item() * len(y)
     assert starting_loss(one, start) == total / SIZE
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("accuracy", 3 / 4), ("balanced_accuracy", 5 / 6), ("auroc", 1.0)]
+)
+def test_metrics_of_answers_worked_out_by_hand(name: str, expected: float) -> None:
+    z, y = tensor([[-2.0], [-1.0], [1.0], [3.0]]), tensor([0, 0, 0, 1])
+    assert measured(SITE_METRICS[name], z, y, Binary(), 2) == pytest.approx(expected)
+
+
+def test_a_metric_that_the_samples_cannot_tell_is_none() -> None:
+    z, y = tensor([[-2.0], [1.0]]), tensor([0, 0])
+    assert measured(SITE_METRICS["auroc"], z, y, Binary(), 2) is None
+    rmse = measured(SITE_METRICS["rmse"], z, y.float(), Regression(), 0)
+    assert rmse == pytest.approx((5 / 2) ** 0.5)
+
+
+def test_counts_are_among_the_statistics_only_where_they_are_asked_for() -> None:
+    z, y = tensor([[-2.0], [1.0]]), tensor([0, 0])
+    found = statistics_of(z, y, Binary(), ["confusion", "counts"], 2)
+    assert found["counts"].tolist() == [2, 1]
+    assert found["confusion"].tolist() == [[1, 1], [0, 0]]
+    assert list(statistics_of(z, y, Binary(), ["confusion"], 2)) == ["confusion"]
