@@ -15,6 +15,7 @@ import torch
 from fedkf.core.arithmetic import combine
 from fedkf.core.batches import batch_indices
 from fedkf.core.evaluation import mean_loss
+from fedkf.core.gradients import learned
 from fedkf.core.task import copy_of
 from fedkf.models.features import features_and_logits
 
@@ -61,6 +62,7 @@ class Personal:
         training = replace(training, local_epochs=self.epochs, steps_per_epoch=None)
         random = client.task.streams.torch_generator("personal batches", client.round, client.id)
         alone = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules())
+        free = learned(model)
         if self.method == "head":
             freeze_features(model.eval(), data.images[:1])
             alone = False
@@ -72,7 +74,8 @@ class Personal:
                 client.step(client.task.loss(model(data.images[chosen]), data.labels[chosen]))
             return copy_of(model)
         finally:
-            model.requires_grad_(True)
+            for parameter in free.values():
+                parameter.requires_grad_(True)
 
 
 def freeze_features(model: nn.Module, x: Tensor) -> None:
@@ -80,7 +83,7 @@ def freeze_features(model: nn.Module, x: Tensor) -> None:
     features, _ = features_and_logits(model, x)
     if not features.requires_grad:  # the features are the input: all of the model is its head
         return
-    parameters = list(model.parameters())
+    parameters = list(learned(model).values())
     used = torch.autograd.grad(features.sum(), parameters, allow_unused=True)
     for parameter, gradient in zip(parameters, used, strict=True):
         parameter.requires_grad_(gradient is None)
