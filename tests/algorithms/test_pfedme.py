@@ -42,11 +42,11 @@ def test_a_round_worked_out_by_hand(tmp_path: Path) -> None:
 
 
 def test_long_steps_of_the_server_leave_variances_where_the_clients_have_them() -> None:
-    # w = 0 + 2·((1 + 3)/2 − 0) = 4; the variance is (3·1 + 1·2)/4, not 8 + 2·(1.5 − 8) = −5.
+    # w = 0 + 2·((1 + 3)/2 − 0) = 4; the variance is (1 + 2)/2, not 8 + 2·(1.5 − 8) = −5.
     state = Payload(weights={"w": tensor([0.0]), "running_var": tensor([8.0])})
     uploads = [varying(upload(0, 3, [1.0]), 1.0), varying(upload(1, 1, [3.0]), 2.0)]
     new = PFedMe(beta=2.0).aggregate(server(), state, uploads)
-    assert new["weights"] == {"w": tensor([4.0]), "running_var": tensor([1.25])}
+    assert new["weights"] == {"w": tensor([4.0]), "running_var": tensor([1.5])}
 
 
 def test_it_ends_at_the_minimum_of_the_moreau_envelopes(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_round_worked_out_by_hand() -> None:
 
 
 def test_long_steps_of_the_server_leave_variances_where_the_clients_have_them() -> None:
-    # w = 0 + 2·((1 + 3)/2 − 0) = 4; the variance is (3·1 + 1·2)/4, not 8 + 2·(1.5 − 8) = −5.
+    # w = 0 + 2·((1 + 3)/2 − 0) = 4; the variance is (1 + 2)/2, not 8 + 2·(1.5 − 8) = −5.
     start = {"w": tensor([0.0]), "running_var": tensor([8.0])}
     none = {name: torch.zeros(1) for name in start}
     uploads = [
@@ -43,7 +43,7 @@ def test_long_steps_of_the_server_leave_variances_where_the_clients_have_them() 
     ]
     state = Payload(weights=start, control=none)
     new = Scaffold(server_lr=2.0).aggregate(server(), state, uploads)
-    assert new["weights"] == {"w": tensor([4.0]), "running_var": tensor([1.25])}
+    assert new["weights"] == {"w": tensor([4.0]), "running_var": tensor([1.5])}
 
 
 def test_a_client_keeps_the_mean_gradient_of_its_steps(settings: Settings) -> None:

@@ -14,7 +14,7 @@ MODULES = {
                 "lambda k, c, d: k - c + d / rate",
                 "lambda k, c, d: k + d / rate",
             ),
-            ("server_lr ignored", "w + self.server_lr * (m - w)", "m"),
+            ("server_lr ignored", "mean, self.server_lr)", "mean, 1.0)"),
             (
                 "momentum not wired",
                 "effective_steps(client.steps, training.momentum)",
@@ -37,11 +37,6 @@ MODULES = {
                 'mean = weighted_mean((u.size, u["weights"]) for u in uploads)',
             ),
             ("c_k is not kept", "        client.state = Payload(control=new)\n", ""),
-            (
-                "buffers are stretched",
-                "with_mean_buffers(server, uploads, new)",
-                "new",
-            ),
             (
                 "option I: no steps in the rate",
                 "rate = training.lr * effective",
@@ -122,16 +117,11 @@ MODULES = {
             ),
             ("one personal step", "for _ in range(self.personal_steps):", "for _ in range(1):"),
             ("w_k jumps to θ", "w.sub_(rate * (w - p))", "w.copy_(p)"),
-            ("β ignored", "w + self.beta * (m - w)", "m"),
+            ("β ignored", "mean, self.beta)", "mean, 1.0)"),
             (
                 "clients count by size",
                 'weighted_mean((1, u["weights"]) for u in uploads)',
                 'weighted_mean((u.size, u["weights"]) for u in uploads)',
-            ),
-            (
-                "buffers are stretched",
-                "with_mean_buffers(server, uploads, new)",
-                "new",
             ),
             (
                 "θ goes up",

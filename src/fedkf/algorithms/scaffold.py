@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedkf.algorithms.fednova import effective_steps
-from fedkf.core.algorithm import Algorithm, LocalLoss, State, option, with_mean_buffers
+from fedkf.core.algorithm import Algorithm, LocalLoss, State, option, part_way
 from fedkf.core.arithmetic import combine, subtract, zeros_like
 from fedkf.core.payload import Payload, weighted_mean
 
@@ -61,9 +61,8 @@ class Scaffold(Algorithm):
         mean = weighted_mean((1, u["weights"]) for u in uploads)
         change = weighted_mean((1, u["control"]) for u in uploads)
         share = len(uploads) / len(server.sizes)
-        new = combine(lambda m, w: w + self.server_lr * (m - w), mean, state["weights"])
         return state.replace(
-            weights=with_mean_buffers(server, uploads, new),
+            weights=part_way(server, state["weights"], mean, self.server_lr),
             control=combine(lambda c, d: c + share * d, state["control"], change),
         )
 
