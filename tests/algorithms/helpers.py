@@ -40,6 +40,12 @@ def upload(client: int, size: int, w: list[float], **groups: Any) -> Upload:
     return Upload(client, size, payload)
 
 
+def varying(item: Upload, variance: float) -> Upload:
+    """The same upload of a model that has batch norm's running variance, too."""
+    weights = {**item["weights"], "running_var": tensor([variance])}
+    return Upload(item.client, item.size, item.payload.replace(weights=weights))
+
+
 def server(lr: float = 0.5, momentum: float = 0.0, clients: int = 4) -> Any:
     """As much of a server as aggregation looks at."""
     training = Training(lr=lr, momentum=momentum)

@@ -14,12 +14,10 @@ from torch import Tensor, nn
 from world import Batch, State, World, copy, mean
 
 
-def towards(w: State, average: State, share: float) -> State:
-    """A share of the way to the clients' mean, buffers included; integers are the mean's."""
-    return {
-        n: (1 - share) * w[n] + share * v if v.is_floating_point() else v
-        for n, v in average.items()
-    }
+def towards(world: World, w: State, average: State, share: float) -> State:
+    """What is learned goes a share of the way to the clients' mean, all else is the mean's."""
+    learned = world.learned()
+    return {n: (1 - share) * w[n] + share * v if n in learned else v for n, v in average.items()}
 
 
 def fedprox(world: World, mu: float) -> Iterator[State]:
@@ -52,7 +50,7 @@ def scaffold(world: World, lr: float) -> Iterator[State]:
             local.append(y)
         average, change = mean([1] * len(local), local), mean([1] * len(local), changes)
         c = {n: c[n] + len(active) / world.clients * change[n] for n in learned}
-        w = towards(w, average, lr)
+        w = towards(world, w, average, lr)
         yield w
 
 
@@ -172,7 +170,7 @@ def pfedme(
             sent, personal[k] = turn(k)
             local.append(sent)
         average = mean([1] * len(local), local)
-        w = towards(w, average, beta)
+        w = towards(world, w, average, beta)
         yield w, dict(personal)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import torch
 from conftest import Outcome, Settings
 from helpers import lines_of_code
+from torch import nn
 
 import fedkf
 from fedkf import algorithms
@@ -71,6 +74,31 @@ def test_a_value_out_of_range_is_refused_with_what_it_may_be(
         assert told.code == 2, option
         assert f"algorithm.{option} is" in told.err
         assert "it must be" in told.err
+
+
+class Pretrained(nn.Module):
+    """A layer that is not to learn, two that are, and one that has no part in anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given = nn.Linear(256, 6, bias=False).requires_grad_(False)
+        self.given.weight.copy_(torch.linspace(-1, 1, 6 * 256).view(6, 256))
+        self.hidden, self.head = nn.Linear(6, 4), nn.Linear(4, 3)
+        self.idle = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.hidden(self.given(x.flatten(1)).tanh()).relu())
+        return out
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_layers_that_are_not_to_learn_stay_as_they_were(name: str, settings: Settings) -> None:
+    options: Settings = {"perfedavg": {"variant": "hessian-free"}, "pfedme": {"lr": 0.01}}
+    if algorithms.get(name).needs_proxy_data:
+        settings["data"]["proxy"] = 0.2
+    run = partial(fedkf.run, settings, algorithm=name, model=Pretrained, **options.get(name, {}))
+    for weights in run(rounds=2).weights.values():
+        assert torch.equal(weights["given.weight"], Pretrained().given.weight)
 
 
 @dataclass(frozen=True)

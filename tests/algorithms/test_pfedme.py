@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Settings
-from helpers import Unweighted, close, linear, sites
+from helpers import Unweighted, close, linear, server, sites, upload, varying
 from quadratics import Quadratics
 from torch import tensor
 
 import fedkf
 from fedkf.algorithms.pfedme import PFedMe
+from fedkf.core.payload import Payload
 
 ONE = torch.eye(1)
 
@@ -38,6 +39,14 @@ def test_a_round_worked_out_by_hand(tmp_path: Path) -> None:
     assert w.item() == pytest.approx(0.042)
     assert federation.kept(0, "personal").item() == pytest.approx(0.84)
     assert federation.kept(1, "personal").item() == pytest.approx(0.0)
+
+
+def test_long_steps_of_the_server_leave_variances_where_the_clients_have_them() -> None:
+    # w = 0 + 2·((1 + 3)/2 − 0) = 4; the variance is (1 + 2)/2, not 8 + 2·(1.5 − 8) = −5.
+    state = Payload(weights={"w": tensor([0.0]), "running_var": tensor([8.0])})
+    uploads = [varying(upload(0, 3, [1.0]), 1.0), varying(upload(1, 1, [3.0]), 2.0)]
+    new = PFedMe(beta=2.0).aggregate(server(), state, uploads)
+    assert new["weights"] == {"w": tensor([4.0]), "running_var": tensor([1.5])}
 
 
 def test_it_ends_at_the_minimum_of_the_moreau_envelopes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Settings, make_client
-from helpers import Unweighted, close, server, upload
+from helpers import Unweighted, close, server, upload, varying
 from quadratics import Quadratics
 from torch import tensor
 
@@ -31,6 +31,19 @@ def test_a_round_worked_out_by_hand() -> None:
     new = Scaffold().aggregate(server(), state, uploads)
     assert new["weights"]["w"].item() == pytest.approx(2.0)
     assert new["control"]["w"].item() == pytest.approx(0.7)
+
+
+def test_long_steps_of_the_server_leave_variances_where_the_clients_have_them() -> None:
+    # w = 0 + 2·((1 + 3)/2 − 0) = 4; the variance is (1 + 2)/2, not 8 + 2·(1.5 − 8) = −5.
+    start = {"w": tensor([0.0]), "running_var": tensor([8.0])}
+    none = {name: torch.zeros(1) for name in start}
+    uploads = [
+        varying(upload(0, 3, [1.0], control=none), 1.0),
+        varying(upload(1, 1, [3.0], control=none), 2.0),
+    ]
+    state = Payload(weights=start, control=none)
+    new = Scaffold(server_lr=2.0).aggregate(server(), state, uploads)
+    assert new["weights"] == {"w": tensor([4.0]), "running_var": tensor([1.5])}
 
 
 def test_a_client_keeps_the_mean_gradient_of_its_steps(settings: Settings) -> None:

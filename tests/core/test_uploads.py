@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fedkf
+from fedkf import algorithms
 from fedkf.core.client import Call, Reply
 from fedkf.core.federation import Federation
 from fedkf.core.payload import Payload
@@ -18,7 +19,7 @@ from fedkf.core.schedule import Schedule
 from fedkf.core.server import Accept, Channel, Engine, Server, Storage
 from fedkf.core.tally import empty
 from fedkf.core.task import Task, Training
-from fedkf.core.uploads import miscounted, mistallied
+from fedkf.core.uploads import miscounted, missing, mistallied
 from fedkf.core.versions import RemoteVersions
 
 Change = Callable[[Payload], Payload]
@@ -73,6 +74,34 @@ def test_an_upload_that_does_not_fit_is_left_out(change: Change, reason: str) ->
     assert [refusal.client for refusal in served.refused] == [1]
     assert reason in served.refused[0].reason
     assert engine.usable == {0: True, 1: False, 2: True}
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "value"),
+    [
+        ("fednova", "steps", torch.tensor(3)),
+        ("fedcm", "steps", torch.tensor(3)),
+        ("afl", "local_loss", torch.tensor(0.5)),
+        ("fedgen", "label_counts", 3),
+        ("fedftg", "label_counts", 3),
+    ],
+)
+def test_numbers_and_tensors_do_not_stand_for_each_other(
+    name: str, group: str, value: torch.Tensor | int
+) -> None:
+    kind = "sizes" if group == "steps" else group
+    entry = "value" if kind == "local_loss" else "count"
+    upload = Payload(weights={"w": torch.zeros(3)}).add(group, {entry: value}, kind)
+    asks = algorithms.get(name)()
+    assert missing(upload, asks, "local_update") == f"it lacks {entry!r} of {group}"
+    right = torch.tensor([3]) if isinstance(value, int) else 3
+    assert missing(upload.add(group, {entry: right}, kind), asks, "local_update") == ""
+
+
+def test_a_group_that_is_named_after_a_kind_is_of_it() -> None:
+    upload = Payload(weights={"w": torch.zeros(3)}).add("local_loss", {"value": -9}, "weights")
+    reason = missing(upload, algorithms.get("afl")(), "local_update")
+    assert reason == "local_loss is of the kind 'weights', which it is not"
 
 
 @pytest.mark.parametrize(

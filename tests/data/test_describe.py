@@ -96,12 +96,10 @@ def test_a_folder_that_cannot_be_is_told_in_a_sentence(cli: Callable[..., Outcom
     assert err.strip().endswith("cannot write /proc/nope: No such file or directory")
 
 
-def test_a_rotation_by_a_quarter_turns_the_image() -> None:
+def test_a_rotation_by_a_quarter_turns_the_image_to_the_left() -> None:
     image = torch.arange(9.0).view(1, 1, 3, 3)
     turned = rotate(image, math.pi / 2)
-    assert torch.allclose(turned, image.rot90(-1, (2, 3)), atol=1e-4) or torch.allclose(
-        turned, image.rot90(1, (2, 3)), atol=1e-4
-    )
+    assert torch.allclose(turned, image.rot90(1, (2, 3)), atol=1e-4)
     assert torch.allclose(rotate(image, 0.0), image)
 
 

@@ -39,7 +39,16 @@ def test_a_unit_is_on_one_side(how: str) -> None:
     train, test = sides(source(units=units), how)
     assert {units[k] for k in train}.isdisjoint({units[k] for k in test})
     assert len(test) == 8
-    assert {LABELS[k] for k in test} == {0, 1} or {LABELS[k] for k in train} == {0, 1}
+
+
+def test_units_test_each_class_in_proportion() -> None:
+    units = np.arange(40) // 4  # the last two of ten hold the second class alone
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        _, (test,) = split(source(units=units), PART, 0.5, random, "stratified")
+        tested = {int(units[k]) for k in test}
+        assert len(tested) == 5
+        assert len(tested & {8, 9}) == 1
 
 
 def test_a_unit_with_samples_at_several_clients_is_on_one_side_at_all_of_them() -> None:

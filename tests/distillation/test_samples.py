@@ -29,7 +29,7 @@ def test_free_samples_distil_without_a_generator_and_without_state(
     settings: Settings, tmp_path: Path, source: str
 ) -> None:
     result = fedkf.run(settings, generator={"samples": source}, out=tmp_path / "a")
-    assert all(record["losses"]["kl"] >= 0 for record in result.history)
+    assert all(record["losses"]["kl"] > 1e-7 for record in result.history)
     assert "generator" not in result.history[-1]["losses"]
     assert list((tmp_path / "a" / "checkpoint" / "clients").iterdir()) == []
     fedkf.run(settings, generator={"samples": source}, workers=2, out=tmp_path / "b")

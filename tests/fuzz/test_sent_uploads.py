@@ -121,6 +121,21 @@ def one_more(upload: Payload) -> Payload:
     return rebuilt(upload, lambda g: {**upload[g], **upload.numbers[g], **more})
 
 
+def as_tensors(upload: Payload) -> Payload:
+    return rebuilt(
+        upload,
+        lambda g: {**upload[g], **{n: torch.tensor(v) for n, v in upload.numbers[g].items()}},
+    )
+
+
+def as_numbers(upload: Payload) -> Payload:
+    def values(group: str) -> dict[str, Any]:
+        kept = upload[group] if group == "weights" else dict.fromkeys(upload[group], 1)
+        return {**kept, **upload.numbers[group]}
+
+    return rebuilt(upload, values)
+
+
 def raising(error: type[BaseException]) -> Lie:
     def lie(upload: Payload) -> Payload:
         raise error("a client's own doing")
@@ -136,6 +151,8 @@ LIES: dict[str, Lie] = {
     "another group": lambda upload: upload.add("x", {"w": torch.ones(2)}, "weights"),
     "one tensor short": one_short,
     "one value more": one_more,
+    "numbers as tensors": as_tensors,
+    "tensors as numbers": as_numbers,
     "not a number": every_tensor(lambda t: t * math.nan),
     "infinite": every_tensor(lambda t: t + math.inf),
     "1e30": every_tensor(lambda t: t * 0 + 1e30),

@@ -45,6 +45,18 @@ def test_the_head_of_any_module_is_what_its_features_do_not_depend_on() -> None:
     assert all(p.requires_grad for p in whole.parameters())
 
 
+@pytest.mark.parametrize("method", ["finetune", "head", "interpolate"])
+def test_layers_that_were_not_to_learn_are_not_to_learn_afterwards(
+    client: Client, method: str
+) -> None:
+    shared = client.task.initial_weights
+    first, parameter = next(client.start(shared).named_parameters())
+    parameter.requires_grad_(False)
+    made = Personal(method, 1)(client, shared)
+    assert [n for n, p in client.model.named_parameters() if not p.requires_grad] == [first]
+    assert torch.equal(made[first], shared[first])
+
+
 def test_held_out_samples_are_a_fifth_of_the_training_ones(client: Client) -> None:
     trains, held = held_out(client)
     assert len(held) == round(0.2 * client.size)

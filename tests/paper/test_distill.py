@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from conftest import Outcome
 from safetensors.torch import load_file
 
 from fedkf.algorithms.fedkf import FedKF
 from fedkf.core.client import Client
 from fedkf.core.payload import Weights
+from fedkf.core.samples import Samples
 from fedkf.distillation.generators import Generation, TrainedGenerator
 from fedkf.distillation.samples import Drawing, Noise
 from fedkf.paper import distillation
@@ -118,6 +122,66 @@ def test_drawings_are_repeatable_images_of_the_datas_shape() -> None:
     assert 0 <= x.min() < 0.1
     assert 0.9 < x.max() <= 1
     assert torch.equal(x, draw())
+
+
+@pytest.fixture
+def halves(tmp_path: Path) -> Path:
+    """Images that are bright above or below, with a target that is 0 or 1."""
+    random = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    images = random.random((200, 16, 16)).astype(np.float32) * 0.5
+    images[labels == 0, :8] += 0.5
+    images[labels == 1, 8:] += 0.5
+    np.savez(tmp_path / "halves.npz", images=images, labels=labels)
+    return tmp_path / "halves.npz"
+
+
+class Real(Samples):
+    """The data itself, so that whoever is taught at all learns what the teacher knows."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.images = client.data.images
+
+    def draw(self) -> torch.Tensor:
+        return self.images
+
+
+def test_a_yes_or_no_is_taught_and_learned(halves: Path) -> None:
+    content = {"data": {"source": "npz", "path": str(halves), "task": "binary"}}
+    short = replace(SHORT, steps=80, lr=0.1, teacher_epochs=8, teacher_lr=0.05, width=4)
+    one = Central(configuration.resolve(content, {"model.name": "lenet5"}), short)
+    taught = one.teach(quiet)
+    assert one.accuracy(one.task.load("student", taught)) == 1
+    accuracy, curve, samples = one.study("student on noise", taught, Real, quiet)
+    assert accuracy == 1
+    assert curve[0][1] < 1
+    images = one.averages(taught, samples)
+    for rows in images.values():
+        bright = rows[:, 0, :8].mean((1, 2)) - rows[:, 0, 8:].mean((1, 2))
+        assert bright == pytest.approx([0.5, -0.5], abs=0.05)
+
+
+def test_the_teacher_weighs_classes_as_a_client_does(halves: Path) -> None:
+    content = {"data": {"source": "npz", "path": str(halves)}, "model": {"name": "lenet5"}}
+    short, made = replace(SHORT, teacher_epochs=1, width=4), []
+    with np.load(halves) as kept:
+        np.savez(halves, images=kept["images"][:150:2], labels=np.arange(75) % 3 // 2)
+    for weights in ("none", "balanced"):
+        config = configuration.resolve(content, {"data.class_weights": weights})
+        made.append(Central(config, short).teach(quiet))
+    assert any(not torch.equal(tensor, made[1][name]) for name, tensor in made[0].items())
+
+
+@pytest.mark.parametrize("task", ["regression", "survival"])
+def test_tasks_without_classes_are_refused(
+    halves: Path, cli: Callable[..., Outcome], task: str
+) -> None:
+    given = ("data.source=npz", f"data.path={halves}", f"data.task={task}")
+    options = [word for one in given for word in ("--set", one)]
+    code, _, err = cli("distill", *options, "--quiet", "--out", halves.parent / "out")
+    assert code == 2
+    assert f"distill needs classes, and data.task {task} has none" in " ".join(err.split())
 
 
 def test_a_federation_can_start_from_the_generator_it_leaves(tmp_path: Path) -> None:

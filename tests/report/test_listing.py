@@ -102,6 +102,16 @@ def test_the_tail_of_a_long_file_holds_the_latest_evaluated_round(tmp_path: Path
     assert any(r.readouts for r in rounds)
 
 
+def test_rounds_that_cannot_be_read_are_a_note(tmp_path: Path, listing: Listing) -> None:
+    run = write_run(tmp_path / "run", [[0.5, 1.0]])
+    (tmp_path / "elsewhere").write_bytes((run / "rounds.jsonl").read_bytes())
+    (run / "rounds.jsonl").unlink()
+    (run / "rounds.jsonl").symlink_to(tmp_path / "elsewhere")
+    (found,) = listing.runs(["run"]) or []
+    assert list(found.rounds) == []
+    assert any(note.startswith("rounds.jsonl cannot be read") for note in found.notes)
+
+
 def test_a_folder_that_is_itself_a_run_is_shown(tmp_path: Path, listing: Listing) -> None:
     shutil.rmtree(tmp_path)
     write_run(tmp_path, [[0.5, 1.0]])

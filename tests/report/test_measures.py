@@ -13,6 +13,7 @@ from fedkf.core.records import Round
 from fedkf.core.scores import Score, Sites
 from fedkf.metrics.sites import summary_of
 from fedkf.report.fairness import gains, site_scores
+from fedkf.report.figures import charts
 from fedkf.report.page import build
 from fedkf.report.runs import Run
 from fedkf.report.sentences import cautions, glossary, headline
@@ -75,6 +76,21 @@ def test_runs_that_are_judged_by_different_metrics_are_not_compared() -> None:
     assert runs[0].pairing != runs[1].pairing
     assert any("differ in their metric" in text for text in cautions(runs))
     assert build(runs)
+
+
+@pytest.mark.parametrize("kind", ["curves", "clients", "spread", "communication", "time"])
+def test_no_picture_has_numbers_of_two_metrics(kind: str) -> None:
+    runs = [run_of("auroc", [0.9, 0.8, 0.7]), run_of("ece", [0.1, 0.2, 0.3], "fedprox")]
+    for chart in charts(kind, runs):
+        assert {series.colour for series in chart.series} == {0}
+
+
+def test_where_less_is_better_the_worst_served_have_most() -> None:
+    (chart,) = charts("spread", [run_of("ece", [0.1, 0.3, 0.2])])
+    for series in chart.series:
+        assert [series.y[0], series.y[-1]] == pytest.approx([0.3, 0.1])
+    (usual,) = charts("spread", [run_of("auroc", [0.7, 0.9, 0.8])])
+    assert usual.series[0].y[0] == pytest.approx(0.7)
 
 
 def test_a_metric_of_a_newer_version_is_passed_over() -> None:

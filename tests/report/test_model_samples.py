@@ -8,8 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from fedkf.report import samples
+from fedkf.runs.trained import Trained
 
 
 @pytest.fixture
@@ -60,6 +62,30 @@ def test_code_that_a_folder_names_is_imported_on_request_only(
         samples.make(run, own_code=True)
 
 
+def test_so_is_code_that_its_task_names(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hidden.py").write_text("raise RuntimeError('it was imported')")
+    monkeypatch.chdir(tmp_path)
+    change_card(run, task="hidden:Loss")
+    with pytest.raises(samples.NoSamples, match="the task is code of its own"):
+        samples.make(run)
+    with pytest.raises(samples.NoSamples, match="it was imported"):
+        samples.make(run, own_code=True)
+
+
+def test_a_yes_or_no_is_told_by_its_one_logit() -> None:
+    """The model says yes to bright images."""
+    last = nn.Linear(16, 1)
+    nn.init.constant_(last.weight, 1.0)
+    nn.init.constant_(last.bias, 0.0)
+    model = nn.Sequential(nn.Flatten(), last)
+    card = {"model": "x", "shape": [1, 4, 4], "task": "binary", "class_names": ["dark", "bright"]}
+    found = samples.draw(Trained(model, {**card, "mean": [0.5], "std": [0.5]}))
+    assert {sample.taken_for for sample in found} == {"dark", "bright"}
+    assert all(0.5 <= sample.sure < 1 for sample in found)
+
+
 @pytest.mark.parametrize(
     ("card", "reason"),
     [
@@ -68,6 +94,7 @@ def test_code_that_a_folder_names_is_imported_on_request_only(
         ({"shape": "x"}, "cannot be sampled"),
         ({"mean": ["a"]}, "mean must be a finite number"),
         ({"model": "resnet8"}, "do not fit the model"),
+        ({"task": "regression", "class_names": []}, "tells numbers"),
     ],
 )
 def test_why_a_model_has_no_samples_is_said(

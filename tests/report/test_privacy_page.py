@@ -90,3 +90,13 @@ def test_certainty_is_never_rounded_up_to_all() -> None:
 def test_a_private_run_is_not_personalised(folder: Path) -> None:
     with pytest.raises(UserError, match="fedkf personalize is refused"):
         personalize(folder)
+
+
+@pytest.mark.parametrize("odd", ["text", 3, ["x"], None])
+def test_a_configuration_that_is_none_keeps_no_report_from_being_made(odd: object) -> None:
+    rounds = [Round(1, [0], privacy=Spent([0], [0.5]))]
+    sections = {"data": odd, "provenance": odd, "transport": {"secure": True}}
+    for privacy in ({"epsilon": odd}, odd):
+        run = Run(Path("x"), "x", "fedavg", rounds=rounds, config={**sections, "privacy": privacy})
+        assert "three sites or more" in build([run])
+        assert so_far(run).startswith("Privacy" if isinstance(privacy, dict) else "")

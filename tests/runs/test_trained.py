@@ -18,6 +18,7 @@ from fedkf.cli.evaluate import show_resolution
 from fedkf.core.errors import UserError
 from fedkf.runs.evaluation import calibration, evaluate
 from fedkf.runs.mixtures import mixtures, worst_mixture
+from fedkf.runs.trained import Trained, export
 
 CLI = Callable[..., Outcome]
 
@@ -91,6 +92,26 @@ assert abs(graph - logits.numpy()).max() < 1e-4
     with torch.no_grad():
         expected = fedkf.load(run)(x).numpy()
     assert np.array_equal(np.load(tmp_path / "logits.npy"), expected)
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "output"),
+    [
+        ("classification", ["a", "b"], "logits"),
+        ("binary", ["no", "yes"], "logits"),
+        ("regression", [], "values"),
+        ("survival", [], "values"),
+    ],
+)
+def test_an_exported_graph_says_what_its_outputs_are(
+    task: str, names: list[str], output: str, tmp_path: Path
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    card = {"model": "x", "shape": [3], "task": task, "class_names": names}
+    outputs = 2 if task == "classification" else 1
+    trained = Trained(torch.nn.Linear(3, outputs), {**card, "mean": [0.0], "std": [1.0]})
+    (path,) = export(trained, tmp_path, "model", ["onnx"])
+    assert [made.name for made in onnx.load(path).graph.output] == [output]
 
 
 def test_a_loaded_model_normalises_resizes_and_names(run: Path) -> None:

@@ -15,11 +15,13 @@ import torch
 from lab_secure import PHASES, Ended, Wire, divided, run
 
 from fedkf.core.algorithm import Algorithm
+from fedkf.core.client import Client
 from fedkf.core.errors import FedkfError
-from fedkf.core.payload import HIDING
+from fedkf.core.payload import HIDING, Payload
 from fedkf.secure import fixed, shamir, wire
 from fedkf.secure.protocol import Asked, Roster, add_pair, masked, own_masks
 from fedkf.secure.secrets import SHARED, RoundSecrets, Words, pair_seed, public_half
+from fedkf.secure.sums import SecureSums
 
 LOST = {"secure_keys": [0], "secure_shares": [1], "secure_update": [2], "secure_unmask": [3]}
 KEYS: dict[str, Any] = dict(transport__secure=True, federation__rounds=1)
@@ -192,6 +194,24 @@ def test_uploads_with_the_own_mask_alone_are_found_though_they_add_up(
 def test_a_wrong_size_in_the_half_of_t1_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(FedkfError, match="the masks do not vanish in the sum"):
         run(tmp_path, change=lambda a: broken(a, hide=another_size), **KEYS)
+
+
+@pytest.mark.parametrize(
+    ("step", "group", "entry"),
+    [("secure_shares", "shares", "sealed"), ("secure_unmask", "revealed", "shares")],
+)
+@pytest.mark.parametrize("kind", ["weights", "sealed_shares"])
+@pytest.mark.parametrize("value", [7, torch.zeros(3)])
+def test_whoever_sends_no_table_is_left_out_and_named(
+    step: str, group: str, entry: str, kind: str, value: int | torch.Tensor, tmp_path: Path
+) -> None:
+    def lie(self: SecureSums, client: Client, down: Payload) -> Payload:
+        if client.id == 4:
+            return Payload().add(group, {entry: value}, kind)
+        return getattr(SecureSums, step)(self, client, down)  # type: ignore[no-any-return]
+
+    ended = run(tmp_path, change=lambda a: broken(a, **{step: lie}), **KEYS)
+    assert [[r["client"] for r in line["refused"]] for line in ended.rounds] == [[4]]
 
 
 def test_the_numbers_of_a_model_are_those_that_the_reading_looks_for(sizes: dict[int, int]) -> None:

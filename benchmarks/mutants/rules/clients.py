@@ -14,7 +14,7 @@ MODULES = {
                 "lambda k, c, d: k - c + d / rate",
                 "lambda k, c, d: k + d / rate",
             ),
-            ("server_lr ignored", "w + self.server_lr * (m - w)", "m"),
+            ("server_lr ignored", "mean, self.server_lr)", "mean, 1.0)"),
             (
                 "momentum not wired",
                 "effective_steps(client.steps, training.momentum)",
@@ -117,7 +117,7 @@ MODULES = {
             ),
             ("one personal step", "for _ in range(self.personal_steps):", "for _ in range(1):"),
             ("w_k jumps to θ", "w.sub_(rate * (w - p))", "w.copy_(p)"),
-            ("β ignored", "w + self.beta * (m - w)", "m"),
+            ("β ignored", "mean, self.beta)", "mean, 1.0)"),
             (
                 "clients count by size",
                 'weighted_mean((1, u["weights"]) for u in uploads)',

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, LocalLoss, State, option
+from fedkf.core.evaluation import mean_loss
 from fedkf.core.payload import Payload, Weights, weighted_mean
 
 if TYPE_CHECKING:
@@ -82,12 +83,8 @@ class FedGKD(Algorithm):
 
     def votes(self, client: Client, teachers: Sequence[nn.Module]) -> list[float]:
         """γ_m / γ = softmax(−F(w_m) / β), with F the loss on the client's own data."""
-        data = client.data
-        losses = []
-        for teacher in teachers:
-            parts = zip(data.images.split(256), data.labels.split(256), strict=True)
-            total = sum(client.task.loss(teacher(x), y).item() * len(y) for x, y in parts)
-            losses.append(total / client.size)
+        task, data = client.task, client.data
+        losses = [mean_loss(task, teacher, data.images, data.labels) for teacher in teachers]
         shares = (-torch.tensor(losses, dtype=torch.float64) / self.vote_temperature).softmax(0)
         return [float(share) for share in shares]
 

@@ -9,6 +9,7 @@ import torch
 
 from fedkf.algorithms.perfedavg import gradient, loss_at
 from fedkf.core.algorithm import Algorithm, option
+from fedkf.core.gradients import learned
 
 if TYPE_CHECKING:
     from fedkf.core.client import Client
@@ -26,7 +27,7 @@ class FedSAM(Algorithm):
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         client.start(down["weights"])
-        here: Weights = dict(client.model.named_parameters())
+        here: Weights = {**learned(client.model)}
         for batch in client.batches():
             with client.aside():  # batch norm and dropout see one pass a step, as in FedAvg
                 ascent = gradient(client, here, batch)

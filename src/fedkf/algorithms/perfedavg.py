@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, State, option
+from fedkf.core.gradients import learned
 from fedkf.core.payload import Payload, Weights, weighted_mean
 from fedkf.core.task import copy_of
 
@@ -43,7 +44,7 @@ class PerFedAvg(Algorithm):
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         client.start(down["weights"])
-        parameters: Weights = dict(client.model.named_parameters())
+        parameters: Weights = {**learned(client.model)}
         purposes = ["batches", "batches of the personal model"]
         if self.variant == "hessian-free":
             purposes.append("batches of the second derivative")
@@ -58,7 +59,7 @@ class PerFedAvg(Algorithm):
 
     def corrected(self, client: Client, parameters: Weights, loss: Tensor, batch: Batch) -> Tensor:
         """Something of the loss's value, with the gradient (I − α ∇²f) ∇loss."""
-        outer = torch.autograd.grad(loss, list(parameters.values()))
+        outer = by(parameters, loss)
         ahead = gradient(client, moved(parameters, outer, self.delta), batch)
         behind = gradient(client, moved(parameters, outer, -self.delta), batch)
         parts = [
@@ -79,7 +80,7 @@ class PerFedAvg(Algorithm):
     def personal(self, client: Client, readouts: Payload) -> Weights:
         """The shared model after that step."""
         model = client.start(readouts["aca"])
-        parameters: Weights = dict(model.named_parameters())
+        parameters: Weights = {**learned(model)}
         batch = next(client.batches("personal step"), None)
         if batch is None:  # batch norm with batches of one: nothing can be learned
             return readouts["aca"]
@@ -97,7 +98,12 @@ def loss_at(client: Client, parameters: Weights, batch: Batch) -> Tensor:
 
 
 def gradient(client: Client, parameters: Weights, batch: Batch) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(loss_at(client, parameters, batch), list(parameters.values()))
+    return by(parameters, loss_at(client, parameters, batch))
+
+
+def by(parameters: Weights, loss: Tensor) -> tuple[Tensor, ...]:
+    """The loss's gradient, which is 0 by parameters that have no part in it."""
+    return torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
 
 
 def moved(parameters: Weights, direction: Sequence[Tensor], factor: float) -> Weights:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option
-from fedkf.core.arithmetic import combine
+from fedkf.core.algorithm import Algorithm, State, option, part_way
 from fedkf.core.errors import UserError
 from fedkf.core.payload import Payload, Weights, weighted_mean
 
@@ -63,9 +62,7 @@ class PFedMe(Algorithm):
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         mean = weighted_mean((1, u["weights"]) for u in uploads)
-        return state.replace(
-            weights=combine(lambda m, w: w + self.beta * (m - w), mean, state["weights"])
-        )
+        return state.replace(weights=part_way(server, state["weights"], mean, self.beta))
 
     def evaluate(self, client: Client, down: Payload) -> Payload:
         return super().evaluate(client, down.replace(personal=self.personal(client, down)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedkf.algorithms.fednova import effective_steps
-from fedkf.core.algorithm import Algorithm, LocalLoss, State, option
+from fedkf.core.algorithm import Algorithm, LocalLoss, State, option, part_way
 from fedkf.core.arithmetic import combine, subtract, zeros_like
 from fedkf.core.payload import Payload, weighted_mean
 
@@ -62,7 +62,7 @@ class Scaffold(Algorithm):
         change = weighted_mean((1, u["control"]) for u in uploads)
         share = len(uploads) / len(server.sizes)
         return state.replace(
-            weights=combine(lambda m, w: w + self.server_lr * (m - w), mean, state["weights"]),
+            weights=part_way(server, state["weights"], mean, self.server_lr),
             control=combine(lambda c, d: c + share * d, state["control"], change),
         )
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
+from fedkf.core.arithmetic import combine
 from fedkf.core.errors import UserError, nearest
-from fedkf.core.evaluation import judge
+from fedkf.core.evaluation import judge, mean_loss
 from fedkf.core.objects import declares
 from fedkf.core.payload import Payload, Weights, weighted_mean
 from fedkf.core.personal import Personalisation
@@ -261,13 +260,21 @@ def check(name: str, value: Any, about: Mapping[str, Any]) -> bool | int | float
     return result
 
 
-def starting_loss(client: Client, weights: Weights, chunk: int = 256) -> float:
+def starting_loss(client: Client, weights: Weights) -> float:
     """The mean loss of a model on all of the client's training data, as it is before training."""
     model, data = client.start(weights).eval(), client.data
-    with torch.no_grad():
-        parts = zip(data.images.split(chunk), data.labels.split(chunk), strict=True)
-        total = sum(client.task.loss(model(x), y).item() * len(y) for x, y in parts)
-    return total / client.size
+    return mean_loss(client.task, model, data.images, data.labels)
+
+
+def part_way(server: Server, start: Weights, end: Weights, rate: float) -> Weights:
+    """start + rate (end − start) of what is learned; buffers go to the end, whatever the rate.
+
+    They are no gradients: twice the way to another variance can lie below 0.
+    """
+    learned = set(server.task.parameters)
+    further = combine(lambda e, s: s + rate * (e - s), end, start)
+    whole = combine(lambda e, s: s + (e - s), end, start)
+    return {name: tensor if name in learned else whole[name] for name, tensor in further.items()}
 
 
 def with_mean_buffers(server: Server, uploads: Sequence[Upload], weights: Weights) -> Weights:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from fedkf.core.objective import Classification, Objective
 from fedkf.core.payload import Payload
 from fedkf.core.tally import KIND, Tally, tally
+from fedkf.metrics.sites import SiteMetric, value
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fedkf.core.client import ClientData
     from fedkf.core.task import Task
+    from fedkf.metrics.formulas import Statistic
 
 CHUNK = 256
 """Samples per pass; fixed, so that results do not depend on who evaluates how many at a time."""
@@ -37,10 +40,44 @@ def outputs(model: nn.Module, images: Tensor) -> Tensor:
         return torch.cat([model(x).cpu() for x in images.split(CHUNK)])
 
 
+def mean_loss(
+    task: Task, model: nn.Module, inputs: Tensor, targets: Tensor, chunk: int = CHUNK
+) -> float:
+    """The task's loss of a model on any number of samples, which it sees `chunk` at a time.
+
+    A loss that is no mean over samples, such as Cox's, has them all at once before it.
+    """
+    with torch.no_grad():
+        found = torch.cat([model(x) for x in inputs.split(chunk)])
+        size = chunk if task.objective.averages else len(targets)
+        parts = zip(found.split(size), targets.split(size), strict=True)
+        return sum(task.loss(some, y).item() * len(y) for some, y in parts) / len(targets)
+
+
 def right(found: Tensor, targets: Tensor, objective: Objective) -> Tensor:
     if not objective.labelled():
         return torch.zeros(len(found), dtype=torch.bool)
     return objective.logits(found).argmax(1) == targets.cpu()
+
+
+def statistics_of(
+    found: Tensor, targets: Tensor, objective: Objective, names: Sequence[str], classes: int
+) -> dict[str, Statistic]:
+    """Statistics of a model's outputs as metrics take them: `counts`, or what a tally holds."""
+    told = [name for name in names if name != "counts"]
+    said = tally(found, targets, objective, told, classes)
+    statistics: dict[str, Statistic] = {name: tensor.numpy() for name, tensor in said.items()}
+    if "counts" in names:
+        hits = right(found, targets, objective)
+        statistics["counts"] = np.array([len(targets), int(hits.sum())])
+    return statistics
+
+
+def measured(
+    metric: SiteMetric, found: Tensor, targets: Tensor, objective: Objective, classes: int
+) -> float | None:
+    """A metric of a model's outputs, or None where these samples have none."""
+    return value(metric, statistics_of(found, targets, objective, [metric.statistic], classes))
 
 
 def judge(task: Task, data: ClientData, readouts: Payload) -> Payload:

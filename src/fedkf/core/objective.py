@@ -41,6 +41,11 @@ class Objective:
         """Whether targets are classes."""
         return cls.targets in ("classes", "two classes")
 
+    @property
+    def averages(self) -> bool:
+        """Whether the loss of many samples is the mean of each one's, all of them alike."""
+        return self.separable and self.weights is None
+
     def outputs(self, classes: int) -> int:
         """How many numbers a model makes of an input."""
         return 1

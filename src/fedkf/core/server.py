@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -85,6 +86,22 @@ class Upload:
 
     def number(self, group: str, name: str) -> int | float:
         return self.payload.number(group, name)
+
+
+@dataclass
+class Answers:
+    """What clients have answered so far in one exchange."""
+
+    sent: Payload
+    """What they were sent, as they see it."""
+    training: bool
+    wanted: int | None
+    """How many uploads are waited for; None: all."""
+    uploads: dict[int, Payload] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    """Why a client's upload cannot be used."""
+    wrote: set[int] = field(default_factory=set)
+    """Who wrote a new private state."""
 
 
 class TooFewUploads(FedkfError):
@@ -219,60 +236,82 @@ class Server:
         What a client wrote to its private state counts only if its upload is accepted.
         """
         self._exchanges += 1
-        training = step not in EVALUATIONS
         self._pay(step, clients)
-        states, codec, ledger = self.storage.states, self.channel.codec, self.channel.ledger
-        version = f"{self.round}.{self._exchanges}"
+        training = step not in EVALUATIONS
+        calls, wanted = self._calls(step, clients, training)
+        wire, sent = self._send(down, len(calls), training)
+        answers = Answers(sent, training, wanted)
+        began = time.perf_counter()
+        with contextlib.suppress(Enough):
+            self.channel.engine.exchange(calls, wire, partial(self._accept, answers))
+        seconds = time.perf_counter() - began
+        accepted = self._settle(answers)
+        if training:  # otherwise whoever does not answer is missing from the metrics
+            self.seconds_training += seconds
+            self._note(calls, answers, accepted)
+        return accepted
+
+    def _calls(
+        self, step: str, clients: Sequence[int], training: bool
+    ) -> tuple[list[Call], int | None]:
+        """Who is asked, in which order, and how many of them are waited for where not all are."""
         wanted = self._wanted if training and sorted(clients) == self.active else None
         # The first are to be the fastest, not those with the lowest numbers.
         order = sorted(clients)
         if wanted is not None:
             order = self.random("order").permutation(order).tolist()
-        calls = [Call(step, k, self.round, states.latest.get(k), version) for k in order]
+        latest, version = self.storage.states.latest, self._version
+        return [Call(step, k, self.round, latest.get(k), version) for k in order], wanted
+
+    @property
+    def _version(self) -> str:
+        """The version of private states that clients write in this exchange."""
+        return f"{self.round}.{self._exchanges}"
+
+    def _send(self, down: Payload, count: int, training: bool) -> tuple[Payload, Payload]:
+        """What goes to so many clients over the wire, and what they make of it."""
+        codec = self.channel.codec
         wire = codec.encode_down(down) if training else down
-        ledger.down(wire, len(calls), training)
-        sent = codec.decode_down(wire) if training else down  # as the clients see it
-        uploads: dict[int, Payload] = {}
-        reasons: dict[int, str] = {}
-        wrote: set[int] = set()
+        self.channel.ledger.down(wire, count, training)
+        return wire, codec.decode_down(wire) if training else down
 
-        def accept(reply: Reply) -> bool:
-            client = reply.call.client
-            upload, reason = self._judged(reply, sent, training)
-            if reason or upload is None:
-                reasons[client] = reason
-            else:
-                uploads[client] = upload
-                wrote.update({client} if reply.wrote_state else ())
-            self.on_reply(reply)
-            if len(uploads) == wanted:
-                raise Enough
-            return client in uploads
+    def _accept(self, answers: Answers, reply: Reply) -> bool:
+        """Put a reply to the others; whether its upload can be used."""
+        client = reply.call.client
+        upload, reason = self._judged(reply, answers.sent, answers.training)
+        if reason or upload is None:
+            answers.reasons[client] = reason
+        else:
+            answers.uploads[client] = upload
+            answers.wrote.update({client} if reply.wrote_state else ())
+        self.on_reply(reply)
+        if len(answers.uploads) == answers.wanted:
+            raise Enough
+        return client in answers.uploads
 
-        began = time.perf_counter()
-        with contextlib.suppress(Enough):
-            self.channel.engine.exchange(calls, wire, accept)
-        seconds = time.perf_counter() - began
-        if training:
-            reasons |= self._compared(sent, uploads)
-        for client in sorted(reasons):
-            states.discard(client, version)
-        for client in sorted(wrote - reasons.keys()):
-            states.accept(client, version)
-        usable = sorted(uploads.keys() - reasons.keys())
-        accepted = [Upload(k, self.sizes[k], uploads[k]) for k in usable]
-        if not training:
-            return accepted  # whoever does not answer is missing from the metrics
-        self.seconds_training += seconds
+    def _settle(self, answers: Answers) -> list[Upload]:
+        """The uploads that are used after all; only their clients' new private states count."""
+        if answers.training:
+            answers.reasons |= self._compared(answers.sent, answers.uploads)
+        refused, states = answers.reasons.keys(), self.storage.states
+        for client in sorted(refused):
+            states.discard(client, self._version)
+        for client in sorted(answers.wrote - refused):
+            states.accept(client, self._version)
+        usable = sorted(answers.uploads.keys() - refused)
+        return [Upload(k, self.sizes[k], answers.uploads[k]) for k in usable]
+
+    def _note(self, calls: Sequence[Call], answers: Answers, accepted: Sequence[Upload]) -> None:
+        """What the round keeps of an exchange of training; too few uploads end it."""
+        reasons = answers.reasons
         self.refused += [Refused(k, printable(reasons[k])) for k in sorted(reasons)]
         self._require(len(accepted), len(calls))
-        self._leave_behind([c for c in calls if c.client not in {*uploads, *reasons}])
+        self._leave_behind([c for c in calls if c.client not in {*answers.uploads, *reasons}])
         for item in accepted:
             if "weights" in item.payload:
                 self.trained[item.client] = item["weights"]
             if "monitoring" in item.payload:
                 self.monitoring[item.client] = item.payload.numbers["monitoring"]
-        return accepted
 
     def _pay(self, step: str, clients: Sequence[int]) -> None:
         """Under privacy, refuse a turn that was not paid for when the round began."""

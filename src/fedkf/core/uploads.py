@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedkf.core.payload import Payload
+from fedkf.core.payload import HIDING, KINDS, Payload
 from fedkf.core.tally import KIND, empty
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ ALWAYS_DISCLOSED = ("weights", "sizes", "monitoring")
 """Kinds that any client sends, whatever the algorithm."""
 MOST_SAMPLES = 2**40
 """More than any client has."""
+NUMBERS = ("sizes", "local_loss", "monitoring")
+TENSORS = ("weights", "label_counts", *HIDING)
+"""Kinds whose entries that an algorithm asks for by name are numbers, and those that are tensors;
+of all others they may be either."""
 LARGEST = 1e15
 """No weight, loss or statistic is that large."""
 
@@ -29,13 +33,22 @@ def missing(upload: Payload, algorithm: Algorithm, step: str) -> str:
         group, _, entry = name.partition("/")
         if group not in upload:
             return f"it lacks {group}"
-        if entry and entry not in upload[group] and entry not in upload.numbers[group]:
+        if group in KINDS and upload.kinds[group] != group:
+            return f"{group} is of the kind {upload.kinds[group]!r}, which it is not"
+        if entry and not holds(upload, group, entry):
             return f"it lacks {entry!r} of {group}"
     allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses}
     for group, kind in upload.kinds.items():
         if kind not in allowed:
             return f"{group} is of the kind {kind!r}, which {algorithm.name} does not ask for"
     return ""
+
+
+def holds(upload: Payload, group: str, entry: str) -> bool:
+    """Whether an entry is there, as a number or a tensor, whichever its kind is."""
+    kind = upload.kinds[group]
+    number = entry in upload.numbers[group] and kind not in TENSORS
+    return number or (entry in upload[group] and kind not in NUMBERS)
 
 
 def fault(upload: Payload, down: Payload, classes: int | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,24 +29,52 @@ def split(
     """
     if how == "given":
         return given(source, parts)
-    train, test = [], []
-    shared = None
-    if source.units is not None and spread(source.units, parts):
+    if source.units is not None:
+        return by_units(source, parts, fraction, random)
+    if how == "stratified":
+        return stratified(source, parts, fraction, random)
+    return shuffled(parts, fraction, random)
+
+
+def shuffled(parts: Sequence[Indices], fraction: float, random: np.random.Generator) -> Sides:
+    """The first `fraction` of a shuffle trains, the rest tests."""
+    orders = [random.permutation(part) for part in parts]
+    cuts = [kept(len(order), fraction) for order in orders]
+    train = [order[:cut] for order, cut in zip(orders, cuts, strict=True)]
+    return train, [order[cut:] for order, cut in zip(orders, cuts, strict=True)]
+
+
+def stratified(
+    source: Source, parts: Sequence[Indices], fraction: float, random: np.random.Generator
+) -> Sides:
+    """The same within each class."""
+
+    def tested(part: Indices) -> NDArray[np.bool_]:
+        return drawn(source.strata[part], len(part) - kept(len(part), fraction), random)
+
+    return taken_apart(parts, tested, random)
+
+
+def by_units(
+    source: Source, parts: Sequence[Indices], fraction: float, random: np.random.Generator
+) -> Sides:
+    """Whole units train or test, at all clients where they have samples."""
+    assert source.units is not None
+    if spread(source.units, parts):
         shared = tested_everywhere(source, parts, fraction, random)
+        return taken_apart(parts, lambda part: shared[part], random)
+    return taken_apart(parts, lambda part: tested_units(source, part, fraction, random), random)
+
+
+def taken_apart(
+    parts: Sequence[Indices],
+    tested: Callable[[Indices], NDArray[np.bool_]],
+    random: np.random.Generator,
+) -> Sides:
+    """Each client's samples by whether they are tested; the others are shuffled."""
+    train, test = [], []
     for part in parts:
-        if shared is not None:
-            chosen = shared[part]
-        elif source.units is not None:
-            chosen = tested_units(source, part, fraction, random)
-        elif how == "stratified":
-            strata = source.strata[part]
-            chosen = drawn(strata, len(part) - kept(len(part), fraction), random)
-        else:
-            order = random.permutation(part)
-            cut = kept(len(order), fraction)
-            train.append(order[:cut])
-            test.append(order[cut:])
-            continue
+        chosen = tested(part)
         train.append(random.permutation(part[~chosen]))
         test.append(part[chosen])
     return train, test

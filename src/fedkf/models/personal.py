@@ -14,6 +14,8 @@ import torch
 
 from fedkf.core.arithmetic import combine
 from fedkf.core.batches import batch_indices, normalises_batches
+from fedkf.core.evaluation import mean_loss
+from fedkf.core.gradients import learned
 from fedkf.core.task import copy_of
 from fedkf.models.features import features_and_logits
 
@@ -58,7 +60,7 @@ class Personal:
         data, training = client.data, client.task.training
         training = replace(training, local_epochs=self.epochs, steps_per_epoch=None)
         random = client.task.streams.torch_generator("personal batches", client.round, client.id)
-        alone = normalises_batches(model)
+        alone, free = normalises_batches(model), learned(model)
         if self.method == "head":
             freeze_features(model.eval(), data.images[:1])
             alone = False
@@ -70,7 +72,8 @@ class Personal:
                 client.step(client.task.loss(model(data.images[chosen]), data.labels[chosen]))
             return copy_of(model)
         finally:
-            model.requires_grad_(True)
+            for parameter in free.values():
+                parameter.requires_grad_(True)
 
 
 def freeze_features(model: nn.Module, x: Tensor) -> None:
@@ -78,7 +81,7 @@ def freeze_features(model: nn.Module, x: Tensor) -> None:
     features, _ = features_and_logits(model, x)
     if not features.requires_grad:  # the features are the input: all of the model is its head
         return
-    parameters = list(model.parameters())
+    parameters = list(learned(model).values())
     used = torch.autograd.grad(features.sum(), parameters, allow_unused=True)
     for parameter, gradient in zip(parameters, used, strict=True):
         parameter.requires_grad_(gradient is None)
@@ -107,12 +110,7 @@ def best_share(client: Client, shared: Weights, own: Weights, held: Tensor) -> f
 def loss_on(client: Client, weights: Weights, samples: Tensor) -> float:
     """The mean loss of a model on some of the client's training samples."""
     model, data = client.task.load("student", weights).eval(), client.data
-    with torch.no_grad():
-        losses = [
-            float(client.task.loss(model(data.images[part]), data.labels[part])) * len(part)
-            for part in samples.split(CHUNK)
-        ]
-    return math.fsum(losses) / len(samples)
+    return mean_loss(client.task, model, data.images[samples], data.labels[samples], CHUNK)
 
 
 def mixed(shared: Weights, own: Weights, share: float) -> Weights:

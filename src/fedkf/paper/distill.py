@@ -17,11 +17,12 @@ from fedkf.algorithms.fedkf import FedKF
 from fedkf.core.client import Client, ClientData
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.evaluation import correct
+from fedkf.core.objective import find
 from fedkf.core.random import GlobalStream
 from fedkf.core.task import Task, copy_of
 from fedkf.data.federated import FederatedData
 from fedkf.distillation.generators import TrainedGenerator
-from fedkf.distillation.losses import judge, kl_loss
+from fedkf.distillation.losses import judge
 from fedkf.distillation.samples import Drawing, Noise
 from fedkf.runs.config import resolve
 from fedkf.runs.schema import Config
@@ -154,7 +155,8 @@ class Central:
 
     def accuracy(self, model: torch.nn.Module) -> float:
         model.eval()
-        hits = correct(model, self.samples.test_images, self.samples.test_labels)
+        tests = self.samples.test_images, self.samples.test_labels
+        hits = correct(model, *tests, self.task.objective)
         model.train()
         return float(hits.double().mean())
 
@@ -169,7 +171,7 @@ class Central:
             if done % each == 0:
                 progress("teacher", done, steps)
             x, y = next(batches)
-            return self.task.loss(client.model(x), y)
+            return client.task.loss(client.model(x), y)
 
         self.train(client, steps, step)
         return copy_of(client.model)
@@ -180,6 +182,7 @@ class Central:
         """A student that sees only samples and what the teacher says about them."""
         client = self.begin(role, self.settings.lr)
         teacher, samples = client.teacher(taught), make(client)
+        distil = self.task.objective.distil
         every = max(1, self.settings.steps // 20)
         curve: list[tuple[int, float]] = []
         last: list[Any] = []
@@ -194,10 +197,10 @@ class Central:
             fake = samples.draw()
             features, logits = judge(teacher, fake)
             last[:] = [fake, features, logits]
-            loss = kl_loss(logits.detach().softmax(1), client.model(fake.detach()))
+            loss = distil(logits.detach(), client.model(fake.detach()))
             if drawings is not None:
                 drawn = drawings.draw()
-                loss = loss + kl_loss(judge(teacher, drawn)[1].softmax(1), client.model(drawn))
+                loss = loss + distil(judge(teacher, drawn)[1], client.model(drawn))
             return loss
 
         self.train(client, self.settings.steps, step)
@@ -212,7 +215,7 @@ class Central:
         with torch.no_grad():
             for _ in range(max(1, 64 * self.task.classes // self.settings.batch_size)):
                 fakes.append(samples.draw())
-                labels.append(teacher(fakes[-1]).argmax(1))
+                labels.append(self.task.objective.logits(teacher(fakes[-1])).argmax(1))
         real = self.samples.images, self.samples.labels
         made = torch.cat(fakes), torch.cat(labels)
         return {"real": self.mean_images(*real), "generated": self.mean_images(*made)}
@@ -263,6 +266,8 @@ def distill(
     config: Config, settings: Settings, progress: Progress = lambda what, done, steps: None
 ) -> Outcome:
     """Teacher, data-free student, and a student on plain noise."""
+    if not find(config.data.task).labelled():
+        raise UserError(f"distill needs classes, and data.task {config.data.task} has none")
     torch.set_num_threads(config.engine.threads)
     central = Central(config, settings)
     if len(central.task.shape) != 3:

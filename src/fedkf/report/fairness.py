@@ -71,7 +71,7 @@ def site_scores(run: Run, readout: str) -> list[SiteScore]:
 
 
 def deciles(accuracies: list[float]) -> list[float]:
-    """The accuracy that so many percent of the sites stay below, from the worst to the best."""
+    """The accuracy that so many percent of the sites stay below, from the lowest to the highest."""
     return [float(q) for q in np.quantile(accuracies, [d / 100 for d in DECILES])]
 
 

@@ -110,7 +110,7 @@ def losses(runs: Sequence[Run]) -> list[Chart]:
 def cost(runs: Sequence[Run], unit: str, spent: Callable[[Run], list[float]]) -> list[Chart]:
     """AMP against what was spent on it."""
     metric, series, phrases = metrics_of(runs)["amp"], [], []
-    about = judged_by(runs)
+    about, runs = judged_by(runs), alike(runs)
     for colour, run, readout, first in models(runs):
         totals = dict(zip((r.round for r in run.rounds), accumulate(spent(run)), strict=True))
         rows = [(totals[int(n)], value) for n, value in history(run, readout, metric.name)]
@@ -207,13 +207,14 @@ def gain(runs: Sequence[Run]) -> list[Chart]:
 
 
 def spread(runs: Sequence[Run]) -> list[Chart]:
-    """The accuracy that a share of the sites stays below."""
+    """The accuracy that a share of the sites, the worst served, does not get beyond."""
     series, phrases = [], []
     metric = judged_by(runs)
     for colour, run, readout, first in models(alike(runs) if metric.percent else ()):
         accuracies = [site.value for site in site_scores(run, readout)]
         if accuracies:
             levels, name = deciles(accuracies), model_label(run, readout)
+            levels = levels if metric.higher_is_better else levels[::-1]
             series.append(Lines(name=name, x=DECILES, y=levels, colour=colour, dotted=not first))
             phrases.append(f"{name} from {percent(levels[0])} to {percent(levels[-1])}")
     what = f"{metric.label[0].upper()}{metric.label[1:]}"

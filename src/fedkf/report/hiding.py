@@ -9,8 +9,8 @@ from fedkf.report.runs import Run
 
 def settings(run: Run) -> dict[str, Any]:
     """Its section `transport`; empty where uploads are not hidden."""
-    section = run.config.get("transport")
-    return section if isinstance(section, dict) and section.get("secure") is True else {}
+    section = run.section("transport")
+    return section if section.get("secure") is True else {}
 
 
 def left_out(run: Run) -> int:
@@ -52,7 +52,7 @@ def promise(run: Run) -> dict[str, Any] | None:
             f"T1 left out {count} uploads that sums of several rounds together would have given, "
             "and kept those sites' earlier models."
         )
-    if "experiment" not in (run.config.get("provenance") or {}):
+    if "experiment" not in run.section("provenance"):
         notes.append(
             "This was a rehearsal on one machine: its keys came from the seed. Real sites draw "
             "theirs from their own machines."

@@ -16,6 +16,7 @@ from fedkf.core.records import Round, Status, Summary
 from fedkf.core.scores import Score
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import SITE_METRICS
+from fedkf.report.files import Unreadable
 from fedkf.report.rounds import RoundsFile, last_rounds, without_clients
 from fedkf.report.runs import (
     MARKS,
@@ -127,7 +128,9 @@ class Listing:
         if file is None or run is None:
             file = RoundsFile(entry.path / "rounds.jsonl")
         if run is None or known != stamp:
-            run = read_run(entry.path, rounds=file.update())
+            rounds, unread = followed(file)
+            run = read_run(entry.path, rounds=rounds)
+            run = replace(run, notes=[*run.notes, *unread])
         self._open[name] = (file, run, stamp)
         while len(self._open) > OPEN:
             self._open.popitem(last=False)
@@ -138,6 +141,14 @@ class Listing:
             self.refresh()
             known = [self.entries[name].path for name in names if name in self.entries]
             return known if len(known) == len(names) else None
+
+
+def followed(file: RoundsFile) -> tuple[Sequence[Round], list[str]]:
+    """The rounds by now, or why they cannot be read."""
+    try:
+        return file.update(), []
+    except Unreadable as error:
+        return [], [str(error)]
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -150,8 +150,7 @@ def build(
 
 def natural(run: Run) -> bool:
     """Whether the data itself said who holds what."""
-    about = run.config.get("data")
-    return isinstance(about, dict) and about.get("partition") == "natural"
+    return run.section("data").get("partition") == "natural"
 
 
 def findings(runs: Sequence[Run]) -> Sequence[str]:

@@ -14,10 +14,13 @@ LITTLE = 4.0
 
 def settings(run: Run) -> dict[str, Any]:
     """Its section `privacy`; empty where nothing is promised."""
-    section = run.config.get("privacy")
-    if not isinstance(section, dict) or not any(r.privacy for r in run.rounds):
-        return {}
-    return section
+    return run.section("privacy") if any(r.privacy for r in run.rounds) else {}
+
+
+def budget_of(section: dict[str, Any]) -> float | None:
+    """The ε that no site is to go beyond, if there is one."""
+    epsilon = section.get("epsilon")
+    return epsilon if isinstance(epsilon, float | int) else None
 
 
 def spent(run: Run) -> dict[int, float]:
@@ -44,7 +47,7 @@ def so_far(run: Run) -> str:
     section, found = settings(run), spent(run)
     if not section:
         return ""
-    budget = section.get("epsilon")
+    budget = budget_of(section)
     of = "" if budget is None else f" of ε = {budget:g} at most"
     most = max(found.values(), default=0.0)
     return f"Privacy: no site has spent more than ε = {most:.3g}{of} (δ = {section.get('delta')})"
@@ -55,8 +58,7 @@ def promise(run: Run) -> dict[str, Any] | None:
     section, found = settings(run), spent(run)
     if not section:
         return None
-    data, about = (run.config.get(key) or {} for key in ("data", "provenance"))
-    unit = data.get("unit")
+    unit = run.section("data").get("unit")
     what = "any one training sample" if unit is None else f"all training samples of any one {unit}"
     most = max(found.values(), default=0.0)
     promised = (
@@ -66,9 +68,9 @@ def promise(run: Run) -> dict[str, Any] | None:
         f"the cases by guessing is right in {certainty(most)} % of them at the very most"
         f"{', which by itself promises little.' if most > LITTLE else '.'}"
     )
-    if section.get("epsilon") is not None:
+    if (budget := budget_of(section)) is not None:
         promised += (
-            f" A site that another round would take beyond ε = {section['epsilon']:g} is not asked "
+            f" A site that another round would take beyond ε = {budget:g} is not asked "
             f"again; the noise was made for {section.get('turns')} rounds of each site."
         )
     without = ["how many samples a site has", "in which rounds it took part"]
@@ -76,7 +78,7 @@ def promise(run: Run) -> dict[str, Any] | None:
         without.append("the test samples that the models were judged by here")
     without.append("what many samples of a site have in common, which is what a model learns")
     notes = [f"Not protected: {', '.join(without[:-1])}, and {without[-1]}."]
-    if "experiment" not in about:
+    if "experiment" not in run.section("provenance"):
         notes.append(
             "This was a rehearsal on one machine: its noise came from the seed, and whoever knows "
             "that can take it away. Real sites draw theirs from their own machines and keep their "

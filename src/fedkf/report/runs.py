@@ -58,10 +58,14 @@ class Run:
         """Whether every client was judged by a model of its own."""
         return self.algorithm in WITHOUT_SHARED_MODEL
 
+    def section(self, name: str) -> dict[str, Any]:
+        """A section of its configuration; empty where there is none that can be read."""
+        found = self.config.get(name)
+        return found if isinstance(found, dict) else {}
+
     @property
     def data_hash(self) -> str | None:
-        about = self.config.get("provenance")
-        value = about.get("data_sha256") if isinstance(about, dict) else None
+        value = self.section("provenance").get("data_sha256")
         return str(value) if value else None
 
     @cached_property
@@ -121,8 +125,7 @@ class Run:
     @property
     def planned(self) -> int:
         """The number of rounds it was to have."""
-        settings = self.config.get("federation")
-        wanted = settings.get("rounds") if isinstance(settings, dict) else None
+        wanted = self.section("federation").get("rounds")
         done = self.rounds[-1].round if self.rounds else 0
         return max(done, self.status.rounds, wanted if isinstance(wanted, int) else 0)
 

@@ -81,7 +81,8 @@ def key_of(run: Path, readout: str) -> str:
     weights = open_plain(models / f"{readout}.safetensors") if about is not None else None
     if weights is None or about is None:
         raise Unreadable("the run has no finished model")
-    settings = json.dumps([readout, STEPS, BATCH, NOISE, WIDTH, MOST]).encode()
+    one_logit = ["one logit"] if b'"task": "binary"' in about else []  # once told as many
+    settings = json.dumps([readout, STEPS, BATCH, NOISE, WIDTH, MOST, *one_logit]).encode()
     with os.fdopen(weights, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
     return hashlib.sha256(b"\0".join((settings, about, digest))).hexdigest()
@@ -108,15 +109,20 @@ def make(run: Path, own_code: bool = False, readout: str = "oca") -> Samples:
 
 def load_model(run: Path, own_code: bool, readout: str) -> Trained:
     from fedkf import models
+    from fedkf.core.objective import OBJECTIVES, Classification, find
     from fedkf.runs.trained import load
 
     about = json.loads(read_plain(run / "models" / "model.json") or b"{}")
     name, shape = str(about["model"]), [int(side) for side in about["shape"]]
-    if name not in models.MODELS and not own_code:
-        raise NoSamples(
-            f"the model is code of its own ({name}), which a report imports only when it is made "
-            "with --samples"
-        )
+    task = str(about.get("task", Classification.name))
+    for part, named, ours in (("model", name, models.MODELS), ("task", task, OBJECTIVES)):
+        if named not in ours and not own_code:
+            raise NoSamples(
+                f"the {part} is code of its own ({named}), which a report imports only when it is "
+                "made with --samples"
+            )
+    if not find(task).labelled():
+        raise NoSamples("the model tells numbers, and images are shown by their classes")
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise NoSamples("the model's inputs are no images")
     if shape[1] * shape[2] > PIXELS:
@@ -164,15 +170,16 @@ def generate(trained: Trained) -> tuple[Tensor, Tensor]:
     generator = ReleasedGenerator(trained.shape, NOISE, WIDTH, mean, std)
     loss_of = FedKF(entropy="scaled", activation="mean").generator_loss
     optimizer = torch.optim.Adam(generator.parameters(), lr=0.003)
-    model = trained.model.requires_grad_(False)
+    model, logits_of = trained.model.requires_grad_(False), trained.objective.logits
     for _ in range(STEPS):
-        loss = loss_of(*judge(model, generator(torch.randn(BATCH, NOISE))))
+        features, outputs = judge(model, generator(torch.randn(BATCH, NOISE)))
+        loss = loss_of(features, logits_of(outputs))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
     with torch.no_grad():
         made = generator(torch.randn(4 * BATCH, NOISE))
-        p = model(made).softmax(1)
+        p = logits_of(model(made)).softmax(1)
     shape = (-1, 1, 1)
     images = made * torch.tensor(std).view(shape) + torch.tensor(mean).view(shape)
     return images.clamp(0, 1), p

@@ -17,12 +17,11 @@ import torch
 
 from fedkf import models
 from fedkf.core.errors import UserError
-from fedkf.core.evaluation import outputs, right
+from fedkf.core.evaluation import measured, outputs, right
 from fedkf.core.objective import Classification, uncommon
-from fedkf.core.tally import tally
 from fedkf.data.cells import ending
 from fedkf.data.source import Say
-from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric, value
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
 from fedkf.runs import config as configuration
 from fedkf.runs.defaults import chosen
 from fedkf.runs.judging import judgement_of
@@ -217,11 +216,7 @@ class Measure:
     def __call__(self, chosen: Tensor) -> float | None:
         task = self.of.assembly.task
         answers, targets = self.answers[chosen], self.targets[chosen]
-        if self.metric.name == ACCURACY:
-            return float(right(answers, targets, task.objective).double().mean())
-        wanted = [self.metric.statistic]
-        counted = tally(answers, targets, task.objective, wanted, task.classes)
-        return value(self.metric, {name: tensor.numpy() for name, tensor in counted.items()})
+        return measured(self.metric, answers, targets, task.objective, task.classes)
 
     def hits(self) -> Tensor:
         """Which of the samples it has right."""

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedkf.core.evaluation import outputs, right
+from fedkf.core.evaluation import outputs, statistics_of
 from fedkf.core.objective import Classification, Objective
-from fedkf.core.tally import tally
+from fedkf.core.tally import confusion
 from fedkf.metrics import OURS, PAPER
-from fedkf.metrics.formulas import COARSE, auroc_resolution
+from fedkf.metrics.formulas import COARSE, SURE, auroc_resolution
 from fedkf.metrics.intervals import interval
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, Judgement, judgement, summary_of, value
-
-BINS = 15
 
 Group = tuple[str, torch.Tensor, torch.Tensor]
 """A client's name, its inputs as the model takes them, its labels."""
@@ -65,34 +63,23 @@ def client_row(
     aim, judged, classes = how
     if not len(y):
         return {"name": name, "tested": 0, "accuracy": None}
-    hits = right(made, y, aim)
-    said = tally(made, y, aim, judged.statistics, classes)
-    statistics = {key: tensor.numpy() for key, tensor in said.items()}
-    statistics["counts"] = np.array([len(y), int(hits.sum())])
+    statistics = statistics_of(made, y, aim, ["counts", *judged.statistics], classes)
     random = np.random.default_rng(number)
     off = float(auroc_resolution(statistics["scores"])) if "scores" in statistics else 0.0
     return {
         "name": name,
         "tested": len(y),
-        "accuracy": hits.double().mean().item() if aim.labelled() else None,
-        **({"confusion": taken_for(aim.logits(made), y, classes)} if aim.labelled() else {}),
+        "accuracy": value(SITE_METRICS[ACCURACY], statistics) if aim.labelled() else None,
+        **({"confusion": statistics["confusion"].tolist()} if aim.labelled() else {}),
         "metrics": {m.name: value(m, statistics) for m in judged.scalars},
         "intervals": {m.name: interval(m, statistics, random)[0] for m in judged.scalars},
         **({"resolution": {"auroc": off}} if off > COARSE else {}),
     }
 
 
-def taken_for(logits: torch.Tensor, y: torch.Tensor, classes: int) -> list[list[int]]:
-    """How many samples of each class (rows) are taken for each (columns)."""
-    confusion = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(confusion, (y.long().numpy(), logits.argmax(1).numpy()), 1)
-    rows: list[list[int]] = confusion.tolist()
-    return rows
-
-
 def of_classes(p: torch.Tensor, y: torch.Tensor, class_names: Sequence[str]) -> dict[str, Any]:
     """How well each class is known over all clients, what it is taken for, and how surely."""
-    confusion = np.array(taken_for(p, y, len(class_names)))
+    taken = confusion(p, y, len(class_names)).numpy()
     return {
         "classes": [
             {
@@ -100,9 +87,9 @@ def of_classes(p: torch.Tensor, y: torch.Tensor, class_names: Sequence[str]) -> 
                 "tested": int(row.sum()),
                 "accuracy": float(row[k] / row.sum()) if row.sum() else None,
             }
-            for k, (name, row) in enumerate(zip(class_names, confusion, strict=True))
+            for k, (name, row) in enumerate(zip(class_names, taken, strict=True))
         ],
-        "confusion": confusion.tolist(),
+        "confusion": taken.tolist(),
         "calibration": calibration(p, y),
     }
 
@@ -111,9 +98,9 @@ def calibration(p: torch.Tensor, y: torch.Tensor) -> dict[str, float]:
     """How sure the model is, and how far that is from how often it is right (ECE, 15 bins)."""
     confidence, guess = p.max(1)
     right = (guess == y).double()
-    bins = (confidence * BINS).long().clamp(max=BINS - 1)
+    bins = (confidence * SURE).long().clamp(max=SURE - 1)
     gap = 0.0
-    for k in range(BINS):
+    for k in range(SURE):
         inside = bins == k
         if inside.any():
             difference = right[inside].mean() - confidence[inside].double().mean()

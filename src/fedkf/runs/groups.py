@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
-from fedkf.core.evaluation import outputs, right
+from fedkf.core.evaluation import outputs, statistics_of
 from fedkf.core.groups import GroupScores, Interval, group_scores
 from fedkf.core.objective import uncommon
 from fedkf.core.random import Streams
-from fedkf.core.tally import tally
 from fedkf.metrics.intervals import interval
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, value
 from fedkf.runs.judging import judgement_of
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from torch import nn
 
@@ -59,11 +58,7 @@ def by_groups(
 
     def judge(rows: NDArray[np.int64]) -> tuple[float | None, Interval]:
         some, own = made[rows.tolist()], labels[rows.tolist()]
-        if metric == ACCURACY:
-            said = {"counts": np.array([len(rows), int(right(some, own, objective).sum())])}
-        else:
-            tallied = tally(some, own, objective, [about.statistic], data.classes)
-            said = {name: tensor.numpy() for name, tensor in tallied.items()}
+        said = statistics_of(some, own, objective, [about.statistic], data.classes)
         return value(about, said), interval(about, said, random)[0]
 
     def rare(rows: NDArray[np.int64]) -> int | None:

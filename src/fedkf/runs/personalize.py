@@ -13,12 +13,11 @@ from fedkf.algorithms.fedprox import FedProx
 from fedkf.core.algorithm import option
 from fedkf.core.client import Call, Client, Reply
 from fedkf.core.errors import FedkfError, UserError, nearest
-from fedkf.core.evaluation import outputs, right
+from fedkf.core.evaluation import measured, outputs
 from fedkf.core.payload import Payload
-from fedkf.core.tally import tally
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say, Source
-from fedkf.metrics.sites import ACCURACY, SITE_METRICS, summary_of, value
+from fedkf.metrics.sites import ACCURACY, SITE_METRICS, summary_of
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.engines import check_device, make_engine
 from fedkf.runs.judging import judgement_of
@@ -56,11 +55,8 @@ class Personal(FedProx):
     def judged(self, client: Client, model: nn.Module) -> float | None:
         """The metric of a model on the client's test samples, where these can tell it."""
         x, y, task = client.data.test_images, client.data.test_labels, client.task
-        made, about = outputs(model, x), SITE_METRICS[self.metric]
-        if self.metric == ACCURACY:
-            return int(right(made, y, task.objective).sum()) / len(y)
-        said = tally(made, y, task.objective, [about.statistic], task.classes)
-        return value(about, {name: counted.numpy() for name, counted in said.items()})
+        about = SITE_METRICS[self.metric]
+        return measured(about, outputs(model, x), y, task.objective, task.classes)
 
 
 def personalize(

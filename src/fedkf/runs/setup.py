@@ -171,23 +171,24 @@ def limited(config: Config, source: Source) -> Source:
 
 def settle(config: Config, source: Source) -> Config:
     """The configuration with everything spelled out that depends on the data."""
-    data, generator = config.data, config.generator
-    middle = (0.5, 0.5) if source.images else (0.0, 1.0)
-    owned = source.owners is not None
-    division = data.partition or ("natural" if owned else FIDELITY_PARTITION[config.fidelity])
-    if not source.class_names and division in BY_CLASSES:
-        if data.partition is not None:
-            raise UserError(
-                f"data.partition is {division}, which divides classes, and data.task "
-                f"{data.task} has none; it may be iid, quantity or natural"
-            )
-        division = "iid"
-    if data.split_by is not None and source.units is None:
-        raise UserError(
-            f"data.split_by is {data.split_by!r}, but {data.source} has no columns or arrays of "
-            "that kind; a table, signals or an .npz file may have, and in Python clients={name: "
-            "(train, test)} gives a split of your own"
-        )
+    settled = settled_data(config, source)
+    shape, generator = tuple(source.inputs.shape[1:]), config.generator
+    models.check_model_for(config.model.name, shape)
+    for_images = FIDELITY[config.fidelity]["generator"]["name"]
+    fits = models.generator_for(generator.name, shape, for_images)
+    update = {
+        "data": config.data.model_copy(update=settled),
+        "generator": generator.model_copy(update={"name": fits}),
+        **settled_turns(config, settled["clients"]),
+    }
+    return config.model_copy(update=update)
+
+
+def settled_data(config: Config, source: Source) -> dict[str, Any]:
+    """What the data says for its section: division, classes, scale and what inputs are made of."""
+    data, middle = config.data, (0.5, 0.5) if source.images else (0.0, 1.0)
+    division, owned = settled_division(config, source), source.owners is not None
+    check_units(config, source)
     settled: dict[str, Any] = {
         "mean": data.mean if data.mean is not None else [middle[0]],
         "std": data.std if data.std is not None else [middle[1]],
@@ -200,6 +201,38 @@ def settle(config: Config, source: Source) -> Config:
     settled |= settled_scale(scaled, source)
     if not config.privacy.on:  # a mean of targets would leave without noise
         settled |= settled_target(data.model_copy(update=settled), source)
+    check_channels(settled, source)
+    return settled
+
+
+def settled_division(config: Config, source: Source) -> str:
+    """How samples are divided over the clients: as asked, as the data says, or as is usual."""
+    data = config.data
+    usual = "natural" if source.owners is not None else FIDELITY_PARTITION[config.fidelity]
+    division = data.partition or usual
+    if source.class_names or division not in BY_CLASSES:
+        return division
+    if data.partition is not None:
+        raise UserError(
+            f"data.partition is {division}, which divides classes, and data.task "
+            f"{data.task} has none; it may be iid, quantity or natural"
+        )
+    return "iid"
+
+
+def check_units(config: Config, source: Source) -> None:
+    """Refuse `data.split_by` where nothing says whose samples are whose."""
+    data = config.data
+    if data.split_by is not None and source.units is None:
+        raise UserError(
+            f"data.split_by is {data.split_by!r}, but {data.source} has no columns or arrays of "
+            "that kind; a table, signals or an .npz file may have, and in Python clients={name: "
+            "(train, test)} gives a split of your own"
+        )
+
+
+def check_channels(settled: Mapping[str, Any], source: Source) -> None:
+    """Refuse a mean or a deviation that is neither one number nor one for each channel."""
     channels = source.inputs.shape[1]
     for key in ("mean", "std"):
         if len(settled[key]) not in (1, channels):
@@ -207,16 +240,6 @@ def settle(config: Config, source: Source) -> Config:
             raise UserError(
                 f"data.{key} has {len(settled[key])} numbers but {what.format(channels)}"
             )
-    shape = tuple(source.inputs.shape[1:])
-    models.check_model_for(config.model.name, shape)
-    for_images = FIDELITY[config.fidelity]["generator"]["name"]
-    fits = models.generator_for(generator.name, shape, for_images)
-    update = {
-        "data": data.model_copy(update=settled),
-        "generator": generator.model_copy(update={"name": fits}),
-        **settled_turns(config, settled["clients"]),
-    }
-    return config.model_copy(update=update)
 
 
 def make_data(config: Config, source: Source) -> FederatedData:

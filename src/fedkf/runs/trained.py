@@ -306,7 +306,7 @@ def export_onnx(trained: Trained, example: torch.Tensor, path: Path) -> Path:
                 (example,),
                 path,
                 input_names=["inputs"],
-                output_names=["logits"],
+                output_names=["logits" if trained.objective.labelled() else "values"],
                 dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
                 dynamo=True,
                 external_data=False,

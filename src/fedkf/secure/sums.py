@@ -223,6 +223,10 @@ class SecureSums(Algorithm):
         """What of an upload does not have the form that all must have to be added."""
         if step == "secure_keys" and not wire.is_key(upload["keys"]["public"]):
             return "its public keys are none"
+        if step == "secure_shares" and not wire.is_table(upload["shares"]["sealed"], SEALED):
+            return "its sealed shares are none"
+        if step == "secure_unmask" and not wire.is_table(upload["revealed"]["shares"], REVEALED):
+            return "its shares of masks are none"
         if step == "secure_update":
             vector, like = upload["masked"]["vector"], server.task.initial_weights
             if vector.dtype != torch.int64 or vector.shape != (2 + 2 * fixed.length(like),):

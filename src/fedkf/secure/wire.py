@@ -97,8 +97,12 @@ def rows(values: Mapping[int, bytes], roster: Roster) -> Tensor:
     return torch.stack([tensor(values.get(k, bytes(width))) for k in roster.clients])
 
 
+def is_table(table: Tensor, width: int) -> bool:
+    return table.dtype == torch.uint8 and table.ndim == 2 and table.shape[1] == width
+
+
 def fits(table: Tensor, roster: Roster, width: int) -> bool:
-    return table.dtype == torch.uint8 and table.shape == (len(roster.clients), width)
+    return is_table(table, width) and len(table) == len(roster.clients)
 
 
 def by_client(table: Tensor, roster: Roster) -> dict[int, bytes]:
