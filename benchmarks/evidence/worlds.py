@@ -292,11 +292,11 @@ def advice_against(found: Sequence[World]) -> str:
 
 
 def less_oca(world: World, readouts: Sequence[str]) -> dict[str, str]:
-    """The verdicts on FedKF's variants less FedAvg read as OCA, by their names."""
+    """What the seeds say of FedKF's variants less FedAvg read as OCA, by their names."""
     base, own = world.method("fedavg"), [world.method(name) for name in FAMILY]
     models = [Model(one, readout) for one in own if one for readout in readouts]
     found = {m.name: contrast(m, Model(base, "oca")) for m in models} if base else {}
-    return {name: about.verdict() for name, about in found.items() if about}
+    return {name: about.verdict() for name, about in found.items() if about and about.by_seeds}
 
 
 def better_alone(world: World) -> str:
