@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedkf.core.gradients import Some, Sums, clipped_sum, learned, sum_one_by_one, sum_together
+from fedkf.core.gradients import Some, Sums, clipped_sum, sum_one_by_one, sum_together
+from fedkf.core.task import learned
 from fedkf.models.cnn1d import CNN1d
 from fedkf.models.lenet import LeNet5
 from fedkf.models.mlp import MLP, Linear

@@ -9,7 +9,7 @@ import torch
 
 from fedkf.algorithms.perfedavg import gradient, loss_at
 from fedkf.core.algorithm import Algorithm, option
-from fedkf.core.gradients import learned
+from fedkf.core.task import learned
 
 if TYPE_CHECKING:
     from fedkf.core.client import Client

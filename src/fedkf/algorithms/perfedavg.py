@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from fedkf.core.algorithm import Algorithm, State, option
-from fedkf.core.gradients import learned
 from fedkf.core.payload import Payload, Weights, weighted_mean
-from fedkf.core.task import copy_of
+from fedkf.core.task import copy_of, learned
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from fedkf.core.task import learned
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -27,10 +29,6 @@ APART = "samples_apart"
 """The attribute of a model's own class that promises that no sample's output depends on others."""
 Loss = Callable[..., Tensor]
 Sums = dict[str, Tensor]
-
-
-def learned(model: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def clipped_sum(

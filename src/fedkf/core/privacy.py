@@ -16,6 +16,7 @@ import torch
 
 from fedkf.core.batches import batches_of
 from fedkf.core.errors import FedkfError
+from fedkf.core.task import learned
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -187,7 +188,7 @@ class PrivateSamples:
 
     def loss(self, model: nn.Module, function: Callable[..., Tensor], batch: object) -> Tensor:
         """A loss of value 0 whose gradient is the noisy one, however it is used further."""
-        from fedkf.core.gradients import clipped_sum, learned
+        from fedkf.core.gradients import clipped_sum
 
         if not isinstance(batch, Sealed) or len(self.opened) == self.mechanism.steps:
             raise Withheld
@@ -214,8 +215,6 @@ class PrivateSamples:
         Clipped gradients want long steps, which would throw a model off in other directions. Terms
         beside the loss have seen no samples, so that this costs nothing.
         """
-        from fedkf.core.gradients import learned
-
         parameters = {name: p for name, p in learned(model).items() if p.grad is not None}
         rest = {name: p.grad - self.released[name] for name, p in parameters.items()}  # type: ignore[operator]
         norm = torch.stack([r.square().sum() for r in rest.values()]).sum().sqrt()

@@ -162,3 +162,8 @@ def copy_of(module: nn.Module) -> Weights:
         name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, tensor in module.state_dict().items()
     }
+
+
+def learned(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that are to learn; a model may hold others fixed."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}

@@ -15,8 +15,7 @@ import torch
 from fedkf.core.arithmetic import combine
 from fedkf.core.batches import batch_indices, normalises_batches
 from fedkf.core.evaluation import mean_loss
-from fedkf.core.gradients import learned
-from fedkf.core.task import copy_of
+from fedkf.core.task import copy_of, learned
 from fedkf.models.features import features_and_logits
 
 if TYPE_CHECKING:
