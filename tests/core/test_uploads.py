@@ -21,6 +21,7 @@ from fedkf.core.tally import empty
 from fedkf.core.task import Task, Training
 from fedkf.core.uploads import miscounted, missing, mistallied
 from fedkf.core.versions import RemoteVersions
+from fedkf.secure.sums import secured
 
 Change = Callable[[Payload], Payload]
 
@@ -101,7 +102,38 @@ def test_numbers_and_tensors_do_not_stand_for_each_other(
 def test_a_group_that_is_named_after_a_kind_is_of_it() -> None:
     upload = Payload(weights={"w": torch.zeros(3)}).add("local_loss", {"value": -9}, "weights")
     reason = missing(upload, algorithms.get("afl")(), "local_update")
-    assert reason == "local_loss is of the kind 'weights', which it is not"
+    assert reason == "local_loss is of the kind 'weights', not 'local_loss'"
+
+
+@pytest.mark.parametrize("name", ["fednova", "fedcm"])
+@pytest.mark.parametrize(
+    ("kind", "value"), [("weights", torch.tensor(3)), ("monitoring", 0), ("monitoring", math.nan)]
+)
+def test_a_group_by_another_name_is_of_the_kind_asked_for(
+    name: str, kind: str, value: torch.Tensor | float
+) -> None:
+    upload = Payload(weights={"w": torch.zeros(3)}).add("steps", {"count": value}, kind)
+    reason = missing(upload, algorithms.get(name)(), "local_update")
+    assert reason == f"steps is of the kind {kind!r}, not 'sizes'"
+
+
+@pytest.mark.parametrize(
+    ("step", "group", "entry", "kind"),
+    [
+        ("secure_keys", "keys", "public", "public_keys"),
+        ("secure_shares", "shares", "sealed", "sealed_shares"),
+        ("secure_update", "masked", "vector", "masked_weights"),
+        ("secure_unmask", "revealed", "shares", "mask_shares"),
+    ],
+)
+def test_what_secure_sums_hide_in_is_of_its_kind(
+    step: str, group: str, entry: str, kind: str
+) -> None:
+    asks = secured(algorithms.get("fedavg")(), share=0.6)
+    upload = Payload().add(group, {entry: 3}, "sizes")
+    assert missing(upload, asks, step) == f"{group} is of the kind 'sizes', not {kind!r}"
+    upload = Payload().add(group, {entry: torch.tensor([3])}, kind)
+    assert missing(upload, asks, step) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from lab_secure import PHASES, Ended, Lost, apart, run
 
+from fedkf.core.client import Client
+from fedkf.core.payload import Payload
 from fedkf.core.server import TooFewUploads
+from fedkf.secure.sums import SecureSums
 
 SECURE: dict[str, Any] = {"transport__secure": True}
 ALGORITHMS = ("fedavg", "fedkf-", "fedkf")
@@ -134,3 +137,31 @@ def test_what_was_left_out_is_made_up_for_later(tmp_path: Path) -> None:
         secure = run(folder, "fedavg", {phase: [4]}, federation__rounds=3, **SECURE)
         assert apart(plain, secure) <= 1e-5
         assert "uncounted" not in secure.rounds[2]
+
+
+@pytest.mark.parametrize(
+    ("phase", "group", "entry"),
+    [("secure_shares", "shares", "sealed"), ("secure_unmask", "revealed", "shares")],
+)
+def test_a_table_without_a_row_for_everybody_is_refused_and_named(
+    phase: str,
+    group: str,
+    entry: str,
+    plain: Callable[[str, Lost], Ended],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = getattr(SecureSums, phase)
+
+    def short(self: SecureSums, client: Client, down: Payload) -> Payload:
+        upload: Payload = honest(self, client, down)
+        if client.id == 2:
+            upload[group][entry] = upload[group][entry][:-1]
+        return upload
+
+    monkeypatch.setattr(SecureSums, phase, short)
+    secure = run(tmp_path, "fedavg", **SECURE)
+    assert apart(plain("fedavg", {phase: [2]}), secure) <= 1e-5
+    for record in secure.rounds:
+        assert [r["client"] for r in record["refused"]] == [2]
+        assert f"its table of {group} has 9 rows, not the 10" in record["refused"][0]["reason"]

@@ -25,7 +25,7 @@ class FedCM(Algorithm):
     name: ClassVar[str] = "fedcm"
     assumes_sgd: ClassVar[bool] = True
     continues: ClassVar[bool] = True
-    uploads: ClassVar[tuple[str, ...]] = ("weights", "steps/count")
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "steps:sizes/count")
     alpha: float = option(
         0.1, "α, what the client's own gradient counts; 1 gives FedAvg", above=0, at_most=1
     )

@@ -23,7 +23,7 @@ class FedNova(Algorithm):
     name: ClassVar[str] = "fednova"
     assumes_sgd: ClassVar[bool] = True
     continues: ClassVar[bool] = True
-    uploads: ClassVar[tuple[str, ...]] = ("weights", "steps/count")
+    uploads: ClassVar[tuple[str, ...]] = ("weights", "steps:sizes/count")
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         upload = super().local_update(client, down)

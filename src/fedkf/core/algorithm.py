@@ -65,7 +65,8 @@ class Algorithm:
     discloses: ClassVar[tuple[str, ...]] = ()
     """Kinds of payload that leave a client beside weights, sizes and monitoring."""
     uploads: ClassVar[tuple[str, ...]] = ("weights",)
-    """What the upload of `local_update` must hold: names of groups, or `group/entry`."""
+    """What the upload of `local_update` must hold: names of groups, or `group/entry`; a group that
+    is not called what it is names its kind as well (`steps:sizes/count`)."""
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "local_update": (),
         "evaluate": ("monitoring",),

@@ -30,11 +30,13 @@ def missing(upload: Payload, algorithm: Algorithm, step: str) -> str:
     """What the algorithm needs of the step's upload and does not find, or what it must not hold."""
     needed = algorithm.uploads if step == "local_update" else algorithm.client_steps.get(step, ())
     for name in needed:
-        group, _, entry = name.partition("/")
+        named, _, entry = name.partition("/")
+        group, _, kind = named.partition(":")
         if group not in upload:
             return f"it lacks {group}"
-        if group in KINDS and upload.kinds[group] != group:
-            return f"{group} is of the kind {upload.kinds[group]!r}, which it is not"
+        kind = kind or (group if group in KINDS else upload.kinds[group])
+        if upload.kinds[group] != kind:
+            return f"{group} is of the kind {upload.kinds[group]!r}, not {kind!r}"
         if entry and not holds(upload, group, entry):
             return f"it lacks {entry!r} of {group}"
     allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses}

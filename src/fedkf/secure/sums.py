@@ -58,10 +58,10 @@ class SecureSums(Algorithm):
 
     discloses: ClassVar[tuple[str, ...]] = HIDING
     client_steps: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "secure_keys": ("keys/public",),
-        "secure_shares": ("shares/sealed",),
-        "secure_update": ("masked/vector",),
-        "secure_unmask": ("revealed/shares",),
+        "secure_keys": ("keys:public_keys/public",),
+        "secure_shares": ("shares:sealed_shares/sealed",),
+        "secure_update": ("masked:masked_weights/vector",),
+        "secure_unmask": ("revealed:mask_shares/shares",),
         "evaluate": ("monitoring",),
     }
     without_samples: ClassVar[tuple[str, ...]] = ("secure_keys", "secure_shares", "secure_unmask")
@@ -161,7 +161,7 @@ class SecureSums(Algorithm):
         require(server, "sent keys", keys, threshold)
         roster = wire.make_roster(keys, len(asked), threshold)
         shares = server.exchange("secure_shares", roster.clients, wire.with_roster(roster, server))
-        shares = [u for u in shares if wire.fits(u["shares"]["sealed"], roster, SEALED)]
+        shares = of_roster(server, shares, ("shares", "sealed"), roster)
         require(server, "shared their secrets", shares, threshold)
         present = [upload.client for upload in shares]
         counted = present if self.exact else countable(lines, server.round, present)
@@ -199,10 +199,10 @@ class SecureSums(Algorithm):
         down.add("sealed", {"shares": table, "changes": int(stages.changes)}, "sealed_shares")
         count = len(server.refused)
         answers = server.exchange("secure_unmask", stages.summed, down)
+        fit = of_roster(server, answers, ("revealed", "shares"), roster)
         for k, lost in enumerate(server.refused[count:], count):
             reason = f"{lost.reason} (when masks were taken off; its upload counts)"
             server.refused[k] = Refused(lost.client, reason)
-        fit = [u for u in answers if wire.fits(u["revealed"]["shares"], roster, REVEALED)]
         require(server, "helped to take the masks off", fit, roster.threshold, 1)
         given = {u.client: wire.by_client(u["revealed"]["shares"], roster) for u in fit}
         vectors = [wire.from_words(upload["masked"]["vector"]) for upload in sent[1]]
@@ -232,6 +232,22 @@ class SecureSums(Algorithm):
             if vector.dtype != torch.int64 or vector.shape != (2 + 2 * fixed.length(like),):
                 return "its masked upload has not the length of all others"
         return ""
+
+
+def of_roster(
+    server: Server, uploads: Sequence[Upload], where: tuple[str, str], roster: Roster
+) -> list[Upload]:
+    """Those whose table has a row for each client of the roster; the others are refused."""
+    group, entry = where
+    fit: list[Upload] = []
+    for upload in uploads:
+        count, wanted = len(upload[group][entry]), len(roster.clients)
+        if count == wanted:
+            fit.append(upload)
+        else:
+            why = f"its table of {group} has {count} rows, not the {wanted} of the clients asked"
+            server.refused.append(Refused(upload.client, why))
+    return fit
 
 
 def require(

@@ -101,10 +101,6 @@ def is_table(table: Tensor, width: int) -> bool:
     return table.dtype == torch.uint8 and table.ndim == 2 and table.shape[1] == width
 
 
-def fits(table: Tensor, roster: Roster, width: int) -> bool:
-    return is_table(table, width) and len(table) == len(roster.clients)
-
-
 def by_client(table: Tensor, roster: Roster) -> dict[int, bytes]:
     return {k: content(row) for k, row in zip(roster.clients, table, strict=True)}
 
