@@ -35,7 +35,9 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "letters-beyond": tables.beyond,
     "letters-partitions": partial(tables.attempts, name="letters-partitions", base="FedAvg"),
     "letters-width": tables.width,
-    "photographs": tables.photographs,
+    **{
+        name: partial(tables.photographs, name=name) for name in (tables.PHOTOGRAPHS, tables.RESNET)
+    },
     "rivals": tables.rivals,
     "sites": tables.sites,
     "alone": worlds.federated_or_alone,

@@ -19,8 +19,7 @@ WAYS = (("amp", "AMP, %"), ("fm", "FM, ×10⁻³"), ("wlp", "WLP, %"))
 COLUMNS = {
     metric: Column("", title, 1000 if metric == "fm" else 100, digits=1) for metric, title in WAYS
 }
-PHOTOGRAPHS = ("photographs", "photographs-plain")
-RESNET = "photographs-resnet"
+PHOTOGRAPHS, RESNET = "photographs", "photographs-resnet"
 RIVALS = ("rivals", "rivals-proxy")
 LETTERS, WIDTH = "letters", "letters-width"
 NOTHING = "No run is finished yet."
@@ -91,17 +90,17 @@ def width(evidence: Evidence) -> str:
     return table([wide.where, *ATTEMPTED, "core-hours"], cells)
 
 
-def photographs(evidence: Evidence) -> str:
-    return scores(photograph_settings(evidence))
+def photographs(evidence: Evidence, name: str) -> str:
+    return scores(photograph_settings(evidence, name))
 
 
-def photograph_settings(evidence: Evidence) -> list[Setting]:
+def photograph_settings(evidence: Evidence, name: str) -> list[Setting]:
     """FedKF with and without its generator's adversarial term under two names."""
     plain = [
         Setting(f"{one.method} without the adversarial term", one.where, one.group)
-        for one in evidence.settings(PHOTOGRAPHS[1])
+        for one in evidence.settings(f"{name}-plain")
     ]
-    return [*evidence.settings(PHOTOGRAPHS[0]), *plain]
+    return [*evidence.settings(name), *plain]
 
 
 def sites(evidence: Evidence) -> str:

@@ -80,11 +80,11 @@ def worlds(evidence: Evidence) -> list[World]:
     """Letters, photographs and natural sites, where FedAvg and FedKF+ at least were run."""
     suites = {
         LETTERS: [*evidence.settings(LETTERS), *evidence.settings("letters-alone")],
-        PHOTOGRAPHS[0]: [
-            *photograph_settings(evidence),
+        PHOTOGRAPHS: [
+            *photograph_settings(evidence, PHOTOGRAPHS),
             *evidence.settings("photographs-alone"),
         ],
-        f"{PHOTOGRAPHS[0]}, ResNet-8": evidence.settings(RESNET),
+        f"{PHOTOGRAPHS}, ResNet-8": photograph_settings(evidence, RESNET),
         "": evidence.settings(SITES),
     }
     again = {LETTERS: places(evidence.settings("letters-personal"))}
