@@ -3,8 +3,8 @@
     python benchmarks/results.py [--check]
 
 Starts no training. In the pages that `evidence/pages.py` lists, what stands between
-`<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; the rest is written by hand and says
-nothing that depends on a number. `--check` changes nothing and fails where a page is not what the
+`<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; the rest is written by hand: read it
+again when records change. `--check` changes nothing and fails where a page is not what the
 records say.
 """
 

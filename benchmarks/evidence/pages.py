@@ -44,6 +44,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "t1": worlds.worth_of_t1,
     "t2": worlds.worth_of_t2,
     "which-teacher": worlds.which_teacher,
+    "adversarial": worlds.adversarial,
     "when-not": worlds.when_not,
     "choices": sentences.choices,
     "next-step": sentences.next_step,

@@ -12,8 +12,10 @@ from evidence.tables import LETTERS, RIVALS, megabytes
 from evidence.worlds import (
     FAMILY,
     World,
+    a_client,
     active_share,
     advice_against,
+    better_readout,
     sent,
     t1_alone,
     teachers,
@@ -132,10 +134,14 @@ def pace_line(evidence: Evidence) -> str:
         whats["time-to-target"] = "s"
     for what, unit in whats.items():
         for made in paper.tables_of(evidence, what):
+            seeds = max(len(cells[0].values) for cells in made.rows.values())
             for row, cells in made.rows.items():
                 if cells[0].mean is not None and row in rows:
                     base = made.rows[free][0].values
-                    ours = row not in rows[:2] and len(cells[0].values) == len(base)
+                    whole = (
+                        len(cells[0].values) == len(base) == seeds
+                    )  # the same seeds on each side
+                    ours = whole and row not in rows[:2]
                     less = [a - b for a, b in zip(cells[0].values, base, strict=ours)]
                     beside = f" ({plain(over_seeds(less))})" if ours else ""
                     told.setdefault(row, []).append(f"{cells[0].mean:.0f} {unit}{beside}")
@@ -231,8 +237,7 @@ def choices(evidence: Evidence) -> str:
 def one_each(world: World) -> list[Model]:
     """Every method under its better readout."""
     shared = [one for one in world.settings if one.runs and one.algorithm != ALONE]
-    found = [[Model(one, readout) for readout in READOUTS] for one in shared]
-    return [max(models, key=lambda model: model.mean("amp") or 0) for models in found]
+    return [better_readout(one) for one in shared]
 
 
 def not_behind(model: Model, best: Model) -> bool:
@@ -245,19 +250,17 @@ def not_behind(model: Model, best: Model) -> bool:
 
 
 def next_step(evidence: Evidence) -> str:
-    """How much a better method is worth over what costs nothing: FedAvg read as OCA."""
+    """How much a better method is worth over FedAvg under its better readout, which is free."""
     lines = []
     for world in worlds(evidence):
-        base = world.method("fedavg")
-        best = world.best("amp")
+        base, best = world.better("fedavg"), world.best("amp")
         if base is None or best.setting.algorithm == "fedavg":
             lines.append(f"**{world.title}**: nothing that was run is above FedAvg.")
             continue
-        found = contrast(best, Model(base, "oca"))
+        found = contrast(best, base)
         if found is None:
             continue
-        gained = f"{best.name} is {shown(found.metrics['amp'])} points of AMP"
-        client = f"a client gains {shown(found.clients)}" if found.clients else ""
-        lost = f"{found.worse} of {found.count} lose"
-        lines.append(f"**{world.title}**: {gained} above FedAvg (OCA); {client}, {lost}.")
+        gained = f"{best.name} is {shown(found.metrics['amp'])} points of AMP above {base.name}"
+        client = f"a client gains {a_client(found)}" if found.clients else ""
+        lines.append(f"**{world.title}**: {gained}; {client}, {found.worse} of {found.count} lose.")
     return "\n".join(f"- {line}" for line in lines)

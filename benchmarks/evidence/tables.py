@@ -20,6 +20,7 @@ COLUMNS = {
     metric: Column("", title, 1000 if metric == "fm" else 100, digits=1) for metric, title in WAYS
 }
 PHOTOGRAPHS, RESNET = "photographs", "photographs-resnet"
+PLAIN = "without the adversarial term"
 RIVALS = ("rivals", "rivals-proxy")
 LETTERS, WIDTH = "letters", "letters-width"
 NOTHING = "No run is finished yet."
@@ -97,7 +98,7 @@ def photographs(evidence: Evidence, name: str) -> str:
 def photograph_settings(evidence: Evidence, name: str) -> list[Setting]:
     """FedKF with and without its generator's adversarial term under two names."""
     plain = [
-        Setting(f"{one.method} without the adversarial term", one.where, one.group)
+        Setting(f"{one.method} {PLAIN}", one.where, one.group)
         for one in evidence.settings(f"{name}-plain")
     ]
     return [*evidence.settings(name), *plain]

@@ -232,12 +232,28 @@ def test_a_world_may_be_better_with_fedkf_and_better_still_alone(tmp_path: Path)
         worlds.World("photographs, ResNet-8", "α = 0.1", [base, unsure]),
     ]
     better, level, own = worlds.advice_against(found).split(". ")
-    assert better.endswith("above FedAvg (OCA) in AMP on letters α = 0.1")
+    assert better.endswith("above FedAvg in AMP on letters α = 0.1")
     assert level.endswith("which costs less, on photographs, ResNet-8 α = 0.1")
     assert own.endswith("on letters α = 0.1 (fedkf (OCA) −9.0 [−11.5, −6.5] *).")
     assert found[1].data == "photographs α = 0.1"
     assert pair_of(Model(base, "aca")) == "36.0 / 31.0"
     assert pair_of(None) == "–"
+
+
+def test_fedavg_has_its_better_readout_and_a_part_left_out_is_no_algorithm(tmp_path: Path) -> None:
+    made = record(tmp_path, "fedavg0", [0.5, 0.5], 0, "d", **{"algorithm.name": "fedavg"})
+    base = Setting("FedAvg", "", Group({"algorithm.name": "fedavg"}, [made]))
+    empty = Setting("FedKF", "", Group({"algorithm.name": "fedkf"}, []))
+    other = record(tmp_path, "fedkf0", [0.5, 0.5], 0, "d", **{"algorithm.name": "fedkf"})
+    part = Setting("FedKF without a part", "", Group({"algorithm.name": "fedkf"}, [other]))
+    world = worlds.World("letters", "α = 0.1", [base, empty, part])
+    means = {readout: Model(base, readout).mean("amp") or 0 for readout in ("aca", "oca")}
+    assert means["aca"] != means["oca"]
+    assert world.better("fedavg") == Model(base, max(means, key=lambda readout: means[readout]))
+    assert world.method("fedkf") is None
+    own, other = f"FedKF {tables.PLAIN}", Model(part, "oca")
+    rows = worlds.less_row(world, Setting(own, "", other.setting.group), base)
+    assert rows == [["letters α = 0.1: less FedAvg", *["+0.0"] * 4, "1"]]
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedkf+", "feddf", "perfedavg"])
