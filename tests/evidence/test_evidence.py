@@ -251,8 +251,7 @@ def test_fedavg_has_its_better_readout_and_a_part_left_out_is_no_algorithm(tmp_p
     assert means["aca"] != means["oca"]
     assert world.better("fedavg") == Model(base, max(means, key=lambda readout: means[readout]))
     assert world.method("fedkf") is None
-    own, other = f"FedKF {tables.PLAIN}", Model(part, "oca")
-    rows = worlds.less_row(world, Setting(own, "", other.setting.group), base)
+    rows = worlds.less_row(world, part, base)
     assert rows == [["letters α = 0.1: less FedAvg", *["+0.0"] * 4, "1"]]
 
 
