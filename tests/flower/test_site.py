@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from conftest import Settings
@@ -34,8 +35,14 @@ def make(tmp_path: Path, npz: Path, settings: Settings) -> Make:
     folder.create("north", "127.0.0.1:8000", tmp_path / "coordinator" / "ca.crt")
     text = (folder / "site.yaml").read_text()
 
-    def host(overrides: dict[str, Any] | None = None, share: str = "[]", allow: str = "[]") -> Host:
-        own = text.replace("source: folder", "source: npz").replace("path: null", f"path: {npz}")
+    def host(
+        overrides: dict[str, Any] | None = None,
+        share: str = "[]",
+        allow: str = "[]",
+        least_tests: int = 5,
+    ) -> Host:
+        own = text.replace("least_tests: 5", f"least_tests: {least_tests}")
+        own = own.replace("source: folder", "source: npz").replace("path: null", f"path: {npz}")
         own = own.replace("share: []", f"share: {share}").replace("allow: []", f"allow: {allow}")
         (folder / "site.yaml").write_text(own)
         names = {"data.class_names": ["0", "1", "2"]}
@@ -273,6 +280,41 @@ def test_state_continues_from_the_version_that_is_named_and_others_go(make: Make
     assert versions(again) == ["4-2.1.safetensors", "4-3.1.safetensors"]
     with pytest.raises(SiteRefusal, match="not on its disk any more"):
         again.perform(call(start="1.1", version="4.1"), down(again), ["3.1"])
+
+
+def judged(host: Host, models: int = 2) -> dict[str, Any]:
+    """What it counts of so many models."""
+    from fedkf.runs.setup import make_task
+
+    weights = make_task(host.config, host.data, host.algorithm).initial_weights
+    asked = Payload()
+    for number in range(models):
+        asked.add(f"model{number}", weights, "weights")
+    upload = host.perform(call("evaluate"), asked, []).upload
+    assert upload is not None
+    return dict(upload.numbers["monitoring"])
+
+
+def test_so_few_test_samples_are_not_counted_as_would_tell_single_ones(make: Make) -> None:
+    samples = make().introduction()
+    total = samples.train + samples.test
+    assert judged(make())["tested"] == samples.test > 5
+    for tests, counted in ((1, 0), (4, 0), (5, 5)):
+        host = make({"data.train_fraction": 1 - tests / total})
+        assert host.introduction().train == total - tests
+        assert host.introduction().test == counted
+        assert judged(host) == {"tested": counted, "model0": ANY, "model1": ANY}
+        if not counted:
+            assert judged(host)["model0"] == 0
+    never = make(least_tests=samples.test + 1)
+    assert (never.introduction().train, never.introduction().test) == (samples.train, 0)
+
+
+def test_a_message_asks_of_a_few_models_only(make: Make) -> None:
+    host = make()
+    assert len(judged(host, 4)) == 5
+    with pytest.raises(SiteRefusal, match="it judges 4 models at a time, not 5"):
+        judged(host, 5)
 
 
 def test_a_call_that_is_repeated_after_a_crash_goes_on_where_it_was(make: Make) -> None:

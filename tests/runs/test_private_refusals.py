@@ -73,7 +73,9 @@ def test_an_algorithm_that_does_not_promise_is_refused_and_one_that_lies_gets_no
         ("privacy.epsilon", -2, "privacy.epsilon is -2; it must be greater than 0"),
         ("privacy.delta", 0.5, "privacy.delta is 0.5; it must be below 1/"),
         ("privacy.delta", 1, "privacy.delta is 1; it must be less than 1"),
-        ("privacy.clip", 0, "privacy.clip is 0; it must be greater than 0"),
+        ("privacy.clip", 0, "privacy.clip is 0; it must be"),
+        ("privacy.clip", 1.2e-45, "privacy.clip is 1.2e-45; it must be"),  # σ·clip would be 0
+        ("privacy.clip", 1e30, "privacy.clip is 1e+30; it must be"),
         ("privacy.noise", 1e-155, "privacy.noise is 1e-155; it must be"),
         ("privacy.noise", 1e9, "privacy.noise is 1000000000.0; it must be"),
         ("privacy.noise", 0.01, "spent before the first round is over"),

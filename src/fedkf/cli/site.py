@@ -90,7 +90,7 @@ def check(
         kinds.insert(0, "weights")
     if settings.privacy.on:
         show_promise(host)
-    else:
+    elif about.test:
         kinds.append("counts of correct and of tested samples")
         if wanted := judgement_of(settings).statistics:
             kinds.append(f"test_statistics ({', '.join(wanted)})")

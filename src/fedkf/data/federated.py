@@ -79,6 +79,17 @@ class FederatedData:
             units,
         )
 
+    def untested(self) -> FederatedData:
+        """The same without any test samples."""
+        return replace(
+            self,
+            test_images=self.test_images[:0],
+            test_labels=self.test_labels[:0],
+            test_offsets=np.zeros_like(self.test_offsets),
+            test_groups={name: values[:0] for name, values in self.test_groups.items()},
+            places=None if self.places is None else (self.places[0], self.places[1][:0]),
+        )
+
     def to(self, device: str, layout: torch.memory_format) -> FederatedData:
         moved = {name: getattr(self, name).to(device) for name in ("labels", "test_labels")}
         for name in ("images", "test_images"):

@@ -42,6 +42,8 @@ from fedkf.runs.setup import make_algorithm
 
 VARIABLE = "FEDKF_SITE"
 FILE = "site.yaml"
+MOST_JUDGED = 4
+"""Models that one message may have judged; each is a question about the test samples."""
 
 
 class SiteFolder:
@@ -219,7 +221,7 @@ class Host:
         own = self.site.privacy
         if own is not None and own.delta >= 1 / max(1, data.sizes[0]):
             raise SiteRefusal("privacy.delta of its site file is not below 1/n of its n samples")
-        return config, data
+        return config, data if data.test_sizes[0] >= self.site.least_tests else data.untested()
 
     @property
     def _terms(self) -> Terms:
@@ -270,6 +272,8 @@ class Host:
         if call.start is not None and not self.states.path(call.client, call.start).exists():
             raise SiteRefusal("its private state of that round is not on its disk any more")
         host = self.assembly.only_host(self.data, self.states)
+        if call.step in EVALUATIONS and (asked := len(list(down))) > MOST_JUDGED:
+            raise SiteRefusal(f"it judges {MOST_JUDGED} models at a time, not {asked}")
         host.keeps_turns = not config.privacy.on  # noise is never drawn twice
         if self.mechanism is not None and call.step not in self.algorithm.without_samples:
             if call.step in EVALUATIONS:

@@ -51,6 +51,9 @@ class Site(Section):
     allow: list[str] = Field([], description="package.module:object that a config may name")
     share: list[Share] = Field([], description="what may leave beside weights, sizes and counts")
     secure: bool = Field(False, description="take part only where sums hide its model")
+    least_tests: Annotated[int, Field(ge=1)] = Field(
+        5, description="with fewer test samples than this it counts none for anybody"
+    )
     device: str = Field("cpu", description="cpu, cuda or cuda:N")
     privacy: SiteBudget | None = Field(None, description="what experiments may tell in all")
 
@@ -78,6 +81,10 @@ share: []
 # true: take part only in runs with transport.secure: the coordinator never sees this site's model.
 secure: false
 
+# Where an experiment's settings leave this site fewer test samples, it counts no correct answers:
+# a count over one sample tells that sample. A number beyond all of yours never counts any.
+least_tests: 5
+
 # What all experiments together may tell of any one sample, whatever they promise; null takes part
 # in experiments without privacy, too. With unit: COLUMN, experiments must protect that data.unit.
 privacy: null                # such as {{epsilon: 8, delta: 1.0e-5}}
@@ -94,7 +101,8 @@ def validate(content: Any, where: str) -> Site:
         if first["type"] == "extra_forbidden":
             key = ".".join(map(str, first["loc"]))
             known = (
-                "name, coordinator, data.source, data.path, allow, share, secure, privacy, device"
+                "name, coordinator, data.source, data.path, allow, share, secure, least_tests, "
+                "privacy, device"
             )
             raise UserError(f"{where}: no key {key!r}; it holds {known}") from None
         raise UserError(f"{where}: {explain(error)}") from None

@@ -22,6 +22,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 """What the arithmetic of accounts is good for; nobody needs more or is served by less."""
 Noise = Annotated[float, Field(ge=LEAST_NOISE, le=MOST_NOISE)]
+Clip = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""Whatever σ is, noise of σ·clip is then no smaller than float32 can tell from 0."""
 TASKS = ("classification", "binary", "regression", "survival")
 Columns = Annotated[list[str], Field(max_length=10**5)]
 Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]

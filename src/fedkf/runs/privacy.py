@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from fedkf.core.errors import UserError
 from fedkf.core.extras import check_installed
 from fedkf.data.reading import MISSING_VALUES
-from fedkf.runs.data_keys import Count, Noise, Positive, Section
+from fedkf.runs.data_keys import Clip, Count, Noise, Positive, Section
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,7 +49,7 @@ class PrivacySettings(Section):
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
         1e-5, description="δ, below one divided by any client's number of samples"
     )
-    clip: Positive = Field(1.0, description="length that each sample's gradient is clipped to")
+    clip: Clip = Field(1.0, description="length that each sample's gradient is clipped to")
     noise: Noise | None = Field(
         None, description="σ, the noise's deviation in times of clip; none means by epsilon"
     )
