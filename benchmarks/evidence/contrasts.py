@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from evidence.markdown import NONE, listed
 from evidence.reading import Setting
 from fedkf.charts.labels import readout_label
 from fedkf.metrics import METRICS, PAPER
@@ -22,9 +23,8 @@ from fedkf.runs.statistics import (
 from fedkf.runs.suite import Finished
 
 STAR = "*"
-NONE = "–"
 LATE = 10
-UNKNOWN = "not known"
+UNKNOWN = "too few seeds"
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,9 @@ class Contrast:
     def seeds(self) -> int:
         return max((d.seeds for d in self.metrics.values()), default=0)
 
-    def verdict(self) -> str:
-        """Whether accuracy is gained: by the seeds where there are three, else by the clients."""
-        amp = self.metrics.get("amp")
-        judged = amp if amp is not None and amp.interval else self.clients
+    def verdict(self, metric: str = "amp") -> str:
+        """What the seeds say of a difference, where there are three of them."""
+        judged = self.metrics.get(metric)
         if judged is None or judged.interval is None:
             return UNKNOWN
         if not judged.beyond_chance:
@@ -174,6 +173,19 @@ def standing(differences: Mapping[str, Difference]) -> list[str]:
     return [name for name in differences if name in kept]
 
 
+def corrected(differences: Mapping[str, Difference]) -> str:
+    """What is left of stars when one counts how many differences there are.
+
+    Those without an interval could have none and do not count.
+    """
+    judged = {name: one for name, one in differences.items() if one.interval}
+    starred = sum(one.beyond_chance for one in judged.values())
+    return (
+        f"of these {len(judged)} differences {starred} have a star; after Holm's correction for "
+        f"their number there stand: {listed(standing(judged)) or 'none'}"
+    )
+
+
 # -- in writing ------------------------------------------------------------------------------------
 
 
@@ -189,6 +201,8 @@ def plain(difference: Difference, scale: float = 1, digits: int = 0) -> str:
     text = f"{signed(scale * difference.mean, digits)}"
     if difference.interval is None:
         return text
+    if difference.interval == (0, 0):
+        return "0 with every seed"
     ends = [scale * end for end in difference.interval]
     if difference.beyond_chance and any(float(f"{end:.{digits}f}") == 0 for end in ends):
         digits += 1  # or an end that is not 0 would look like it

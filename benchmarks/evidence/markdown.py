@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evidence.contrasts import NONE
+NONE = "–"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

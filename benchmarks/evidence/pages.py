@@ -47,6 +47,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "adversarial": worlds.adversarial,
     "when-not": worlds.when_not,
     "choices": sentences.choices,
+    "pace": sentences.pace,
     "next-step": sentences.next_step,
     "drive": tables.drive,
     "ablation-letters": partial(tables.attempts, name="ablation-letters"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evidence.contrasts import Model, gains_of
 from evidence.paper import measured
 from evidence.reading import Evidence, Setting
 from evidence.tables import LETTERS
-from evidence.worlds import FAMILY, World, sent, worlds
+from evidence.worlds import FAMILY, World, measured_cost, sent, worlds
 from fedkf.charts.chart import Axis, Bars, Chart, Figure, Lines, Series, sheet
 from fedkf.charts.labels import readout_label
 from fedkf.charts.matplotlib_backend import draw
@@ -69,9 +69,9 @@ def against_cost(evidence: Evidence) -> list[Chart]:
     """AMP on the way at α = 0.1, against time and against bytes."""
     charts = []
     for world in middles(evidence):
-        unit, lasts = time_scale(evidence, world)
         names = colours(evidence)
         shown = [one for name in ("fedavg", *FAMILY) if (one := world.method(name))]
+        unit, lasts = time_scale(evidence, world, shown)
         sizes = {one.algorithm: sent(one) / one.runs[0].summary.rounds / 1e6 for one in shown}
         for what, each in ((unit, lasts), ("megabytes sent", sizes)):
             series = [
@@ -100,11 +100,12 @@ def curves(one: Setting, colour: int, each: float | None) -> list[Series]:
     return found
 
 
-def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, float]]:
+def time_scale(
+    evidence: Evidence, world: World, shown: Sequence[Setting]
+) -> tuple[str, Mapping[str, float]]:
     """What a round of each algorithm takes, and in which unit.
 
-    Seconds of a round on an idle machine, or else rounds of FedAvg's steps, as measured.
-
+    Minutes of an idle machine, or else rounds of FedAvg's steps, where such steps were measured.
     The runs' own seconds are no measure: the machine had other work beside them.
     """
     timed = measured(evidence) if world.kind == LETTERS else None
@@ -112,7 +113,9 @@ def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, floa
         known = {name: seconds for (_, name), seconds in timed.seconds.items()}
         minutes = {name: seconds / 60 for name, seconds in known.items()}
         return f"minutes ({timed.workers} workers)", minutes
-    return "computing, in rounds of FedAvg", evidence.steps()
+    costs = {one.algorithm: measured_cost(evidence, one) for one in shown}
+    known = {name: cost for name, cost in costs.items() if cost is not None}
+    return "computing, in rounds of FedAvg", known if len(known) == len(costs) else {}
 
 
 # -- client by client ------------------------------------------------------------------------------

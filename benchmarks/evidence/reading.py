@@ -150,6 +150,8 @@ def setting_of(group: Group, several: bool) -> Setting:
     """A group with its names for people; what its data are called where there are several."""
     row = row_key(group.point)
     name = str(group.point.get(row, ""))
+    if not name and group.runs:  # a suite of one algorithm does not name it in its grid
+        row, name = ROW, group.runs[0].config.algorithm.name
     aside = (row,) if several else (row, "config")
     where = [label(k, v) for k, v in group.point.items() if k not in aside]
     return Setting(algorithm_label(name) if row == ROW else name, ", ".join(where), group)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from evidence.contrasts import NONE, Model, contrast, shown
-from evidence.markdown import both, listed, percent, table, thousandths
+from evidence.contrasts import Model, contrast, corrected, shown
+from evidence.markdown import NONE, both, listed, percent, table, thousandths
 from evidence.reading import SITES, UNCHANGED, Evidence, Setting, find, hours
 from fedkf.metrics.sites import SITE_METRICS
 from fedkf.paper.published import COMPARED
@@ -14,6 +14,7 @@ from fedkf.paper.sites import ALONE
 from fedkf.paper.tables import Cell, Column, show
 from fedkf.runs.collect import PERSONAL, READOUTS, Group
 from fedkf.runs.judging import judgement_of
+from fedkf.runs.statistics import Difference
 
 WAYS = (("amp", "AMP, %"), ("fm", "FM, ×10⁻³"), ("wlp", "WLP, %"))
 COLUMNS = {
@@ -204,19 +205,21 @@ def causes(evidence: Evidence, name: str, base: str) -> str:
     """Which variants are behind the base in AMP beyond chance, and which are not."""
     settings = [one for one in evidence.settings(name) if one.runs]
     start = next((one for one in settings if one.method == base), None)
-    behind, level = list[str](), list[str]()
+    behind, level, every = list[str](), list[str](), dict[str, Difference]()
     for one in settings if start else ():
         found = [contrast(Model(one, r), Model(start, r)) for r in READOUTS] if start else []
         judged = [c.metrics["amp"] for c in found if c and c.by_seeds]
         if one is start or not judged:
             continue
+        every |= {f"{one.method}, {r.upper()}": d for r, d in zip(READOUTS, judged, strict=False)}
         worse = any(d.beyond_chance and d.mean < 0 for d in judged)
         told = f"{one.method} ({' / '.join(shown(d) for d in judged)})"
         (behind if worse else level).append(told)
     if not behind and not level:
         return NOTHING
     first = f"Behind `{base}` in AMP beyond chance, as ACA or OCA: {listed(behind) or 'none'}."
-    return f"{first} Not so: {listed(level) or 'none'}."
+    counted = f"Counted together, {corrected(every)}."
+    return f"{first} Not so: {listed(level) or 'none'}. {counted}"
 
 
 def watched(evidence: Evidence, name: str) -> str:
@@ -248,19 +251,19 @@ def all_attempts(evidence: Evidence) -> str:
 
 def verdict(settings: Sequence[Setting]) -> str:
     """Which variants are above or below the base in AMP beyond chance, under either readout."""
-    above, below, judged = list[str](), list[str](), False
+    above, below, every = list[str](), list[str](), dict[str, Difference]()
     for where, members in places(plain_first([one for one in settings if one.method])).items():
         for one in members[1:]:
             found = [contrast(Model(one, r), Model(members[0], r)) for r in READOUTS]
             amps = [c.metrics["amp"] for c in found if c and c.by_seeds]
-            judged = judged or bool(amps)
             name = one.method if not where else f"{one.method} ({where})"
+            every |= {f"{name}, {r.upper()}": a for r, a in zip(READOUTS, amps, strict=False)}
             above += [name] if any(a.beyond_chance and a.mean > 0 for a in amps) else []
             below += [name] if any(a.beyond_chance and a.mean < 0 for a in amps) else []
-    if not judged:
+    if not every:
         return "fewer than three seeds, which show nothing beyond chance."
-    told = f"above the base beyond chance {listed(above) or 'none'}"
-    return f"{told}, below it {listed(below) or 'none'}."
+    told = f"above the base beyond chance {listed(above) or 'none'}, below it"
+    return f"{told} {listed(below) or 'none'}; {corrected(every)}."
 
 
 def plain_first(settings: Sequence[Setting]) -> list[Setting]:

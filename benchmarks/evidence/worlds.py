@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from evidence.contrasts import LATE, NONE, STAR, Contrast, Model, contrast, shown, standing
-from evidence.markdown import listed, table
+from evidence.contrasts import LATE, STAR, Contrast, Model, contrast, corrected, shown
+from evidence.markdown import NONE, listed, table
 from evidence.reading import SITES, Evidence, Setting, find
 from evidence.tables import (
     LETTERS,
@@ -18,6 +18,7 @@ from evidence.tables import (
     photograph_settings,
     places,
 )
+from fedkf.charts.labels import algorithm_label
 from fedkf.paper.differences import BASELINE
 from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import PERSONAL, READOUTS
@@ -25,13 +26,13 @@ from fedkf.runs.statistics import CHANCE
 
 FAMILY = ("fedkf-", "fedkf", "fedkf+")
 PREDECESSORS = ("fedavg", "fedntd", "fedkf")
-MEASURED_ON = "lenet5"
-"""What `benchmarks/step.py --all` trains."""
+MEASURED_ON, MEASURED_BATCH = "lenet5", 64
+"""What `benchmarks/step.py --all` trains, without an adversarial term."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Methods that were run on the same data, divided in the same way."""
+    """Methods that were run on the same data, divided in the same way, with the same seeds."""
 
     kind: str
     """What was divided by α, and the model if it is not LeNet-5; nothing for natural sites."""
@@ -54,9 +55,10 @@ class World:
         return self.settings[0].alpha
 
     def method(self, algorithm: str) -> Setting | None:
-        """An algorithm as it is, if it has any run; what it is without a part comes after it."""
-        first = next((one for one in self.settings if one.algorithm == algorithm), None)
-        return first if first and first.runs else None
+        """An algorithm as it is, if it has any run, not without a part."""
+        own = [one for one in self.settings if one.algorithm == algorithm]
+        whole = next((one for one in own if not one.method.endswith(PLAIN)), None)
+        return whole if whole and whole.runs else None
 
     def better(self, algorithm: str) -> Model | None:
         """An algorithm under the readout with the higher AMP."""
@@ -98,7 +100,19 @@ def better_readout(setting: Setting) -> Model:
 
 
 def worlds(evidence: Evidence) -> list[World]:
-    """Letters, photographs and natural sites, where FedAvg and FedKF+ at least were run."""
+    """Where FedAvg and FedKF+ at least were run with all seeds."""
+    return [w for w in places_of(evidence) if w.method(BASELINE) and w.method(FAMILY[-1])]
+
+
+def unfinished(evidence: Evidence) -> list[str]:
+    """Where they were not, but begun."""
+    done = {world.title for world in worlds(evidence)}
+    begun = [w.title for w in places_of(evidence) if any(one.runs for one in w.settings)]
+    return [title for title in begun if title not in done]
+
+
+def places_of(evidence: Evidence) -> list[World]:
+    """Letters, photographs and natural sites."""
     suites = {
         LETTERS: [*evidence.settings(LETTERS), *evidence.settings("letters-alone")],
         PHOTOGRAPHS: [
@@ -109,12 +123,21 @@ def worlds(evidence: Evidence) -> list[World]:
         "": evidence.settings(SITES),
     }
     again = {LETTERS: places(evidence.settings("letters-personal"))}
-    found = [
-        World(kind, where, members, again.get(kind, {}).get(where, ()))
+    return [
+        World(kind, where, with_all_seeds(members), again.get(kind, {}).get(where, ()))
         for kind, settings in suites.items()
         for where, members in places(sorted(settings, key=lambda one: -(one.alpha or 0))).items()
     ]
-    return [world for world in found if world.method("fedavg") and world.method(FAMILY[-1])]
+
+
+def with_all_seeds(settings: Sequence[Setting]) -> list[Setting]:
+    """Those with as many seeds as any has: means over other seeds cannot be ranked."""
+    most = max(len(seeds_of(one)) for one in settings)
+    return [one for one in settings if len(seeds_of(one)) == most]
+
+
+def seeds_of(setting: Setting) -> set[tuple[str, int]]:
+    return {run.pairing for run in setting.runs}
 
 
 def sent(setting: Setting) -> float:
@@ -154,15 +177,10 @@ def contrast_row(found: Contrast) -> list[str]:
     return [amp, shown(found.late), fm, wlp, over_clients(found), str(found.seeds)]
 
 
-def corrected(found: Mapping[str, Contrast]) -> str:
+def together(found: Mapping[str, Contrast]) -> str:
     """Which differences in AMP stand when one counts how many there are."""
     amps = {name: contrast.metrics["amp"] for name, contrast in found.items()}
-    starred = sum(amp.beyond_chance for amp in amps.values())
-    names = listed(standing(amps)) or "none"
-    return (
-        f"Of these {len(amps)} differences in AMP after the last round {starred} have a star; "
-        f"after Holm's correction for their number there stand: {names}."
-    )
+    return f"In AMP after the last round, {corrected(amps)}."
 
 
 def t1_alone(world: World) -> Contrast | None:
@@ -172,15 +190,29 @@ def t1_alone(world: World) -> Contrast | None:
 
 
 def worth_of_t1(evidence: Evidence) -> str:
-    found = {world.title: c for world in worlds(evidence) if (c := t1_alone(world))}
+    found = t1_everywhere(worlds(evidence))
     rows = [[title, *contrast_row(one)] for title, one in found.items()]
-    return f"{table(['FedAvg, OCA less ACA', *HEAD], rows)}\n\n{corrected(found)}"
+    return f"{table(['FedAvg, OCA less ACA', *HEAD], rows)}\n\n{together(found)}"
+
+
+def t1_everywhere(found: Sequence[World]) -> dict[str, Contrast]:
+    return {world.title: one for world in found if (one := t1_alone(world))}
+
+
+def t2_everywhere(found: Sequence[World]) -> dict[str, Contrast]:
+    """FedKF's variants less FedAvg, both read as OCA."""
+    return {
+        f"{world.title}: {algorithm_label(name)}": one
+        for world in found
+        for name in FAMILY
+        if (one := world.less_fedavg(name, "oca"))
+    }
 
 
 def worth_of_t2(evidence: Evidence) -> str:
     """What distillation adds where both sides have T1, and what it costs."""
-    rows, contrasts = [], {}
-    for world in worlds(evidence):
+    rows, every = [], worlds(evidence)
+    for world in every:
         base = world.method("fedavg")
         for name in FAMILY:
             own, found = world.method(name), world.less_fedavg(name, "oca")
@@ -188,16 +220,24 @@ def worth_of_t2(evidence: Evidence) -> str:
                 title = f"{world.title}: {own.method}"
                 cost = [step_cost(evidence, own), f"{sent(own) / sent(base):.2f}"]
                 rows.append([title, *contrast_row(found), *cost])
-                contrasts[title] = found
     head = ["less FedAvg, both OCA", *HEAD, "a step, in FedAvg's", "bytes, in FedAvg's"]
-    return f"{table(head, rows)}\n\n{corrected(contrasts)}"
+    return f"{table(head, rows)}\n\n{together(t2_everywhere(every))}"
 
 
 def step_cost(evidence: Evidence, setting: Setting) -> str:
-    """A step in FedAvg's, on the one model on which steps were measured."""
-    measured = evidence.steps().get(setting.algorithm)
-    fits = setting.runs[0].config.model.name == MEASURED_ON
-    return f"{measured:.2f}" if measured is not None and fits else NONE
+    cost = measured_cost(evidence, setting)
+    return NONE if cost is None else f"{cost:.2f}"
+
+
+def measured_cost(evidence: Evidence, setting: Setting) -> float | None:
+    """A step in FedAvg's, if the runs have such steps as were measured."""
+    config = setting.runs[0].config
+    as_measured = (
+        config.model.name == MEASURED_ON
+        and config.federation.batch_size == MEASURED_BATCH
+        and not getattr(config.algorithm, "adversarial", False)
+    )
+    return evidence.steps().get(setting.algorithm) if as_measured else None
 
 
 def federated_or_alone(evidence: Evidence) -> str:
@@ -285,10 +325,10 @@ def when_not(evidence: Evidence) -> str:
                 signs = [sign for r in READOUTS for sign in verdicts(by[r])]
                 rows.append([f"{world.title}: {own.method}", *signs])
     head = ["less FedAvg", "AMP, both ACA", "worst client", "AMP, both OCA", "worst client"]
-    return f"{table(head, rows)}\n\n{advice_against(found)}"
+    return f"{table(head, rows)}\n\n{advice_against(found)}{still_to_run(evidence)}"
 
 
-FAIR = "Each under its better readout"
+FAIR = "Each under its better readout, which these numbers chose"
 SIGNS = {"better": "+", "worse": "−", CHANCE: "="}
 
 
@@ -296,47 +336,51 @@ def verdicts(found: Contrast | None) -> list[str]:
     """Signs of AMP's difference and of the worst client's."""
     if found is None:
         return [NONE, NONE]
-    ground = "" if found.by_seeds else " (over clients)"
-    return [SIGNS.get(found.verdict(), found.verdict()) + ground, worst_verdict(found)]
+    told = [found.verdict(metric) for metric in ("amp", "wlp")]
+    return [SIGNS.get(verdict, verdict) for verdict in told]
 
 
-def worst_verdict(found: Contrast) -> str:
-    """The worst client's, over seeds: one client has no interval over clients."""
-    wlp = found.metrics.get("wlp")
-    if wlp is None or wlp.interval is None:
-        return f"{shown(wlp, 'wlp')} (too few seeds)"
-    if not wlp.beyond_chance:
-        return SIGNS[CHANCE]
-    return SIGNS["better" if wlp.mean > 0 else "worse"]
+def still_to_run(evidence: Evidence) -> str:
+    """Where nothing is said yet."""
+    left = unfinished(evidence)
+    return (
+        f" Not run with all seeds, so that nothing is said of it: {listed(left)}." if left else ""
+    )
 
 
 def advice_against(found: Sequence[World]) -> str:
     """Where a variant is better than FedAvg, where none is or one is worse, and where being alone
     is better."""
     known = [(world, judged) for world in found if (judged := less_better(world))]
-    gain = [world.title for world, judged in known if "better" in judged.values()]
-    level = [world.title for world, judged in known if "better" not in judged.values()]
+    told = {world.title: {c.verdict() for c in judged.values()} for world, judged in known}
+    every = {f"{w.title}: {n}": c.metrics["amp"] for w, judged in known for n, c in judged.items()}
+    gain = [title for title, verdicts in told.items() if "better" in verdicts]
+    level = [title for title, verdicts in told.items() if "better" not in verdicts]
     worse = [
         f"{name} on {world.title}"
         for world, judged in known
-        for name, verdict in judged.items()
-        if verdict == "worse"
+        for name, about in judged.items()
+        if about.verdict() == "worse"
     ]
-    alone = [told for world in found if (told := better_alone(world))]
+    own = [world for world in found if world.alone()]
+    ahead = [text for world in own if (text := better_alone(world))]
+    missing = [world.title for world in found if not world.alone()]
     said = [
         (f"{FAIR}, a variant of FedKF is beyond chance above FedAvg in AMP on", gain),
         ("None is shown to be above FedAvg, which costs less, on", level),
         ("Beyond chance below it:", worse),
-        ("Training alone has the higher AMP, with the best shared model less it, on", alone),
+        ("Counted together,", [corrected(every)] if every else []),
+        ("Training alone has the higher mean, with the best shared model less it, on", ahead),
+        ("It was not run on", missing if own else []),
     ]
     return " ".join(f"{text} {listed(names)}." for text, names in said if names)
 
 
-def less_better(world: World) -> dict[str, str]:
-    """What the seeds say of FedKF's variants less FedAvg, each under its better readout."""
+def less_better(world: World) -> dict[str, Contrast]:
+    """FedKF's variants less FedAvg, each under its better readout, where there are seeds enough."""
     base, own = world.better("fedavg"), [world.better(name) for name in FAMILY]
     found = {model.name: contrast(model, base) for model in own if model and base}
-    return {name: about.verdict() for name, about in found.items() if about and about.by_seeds}
+    return {name: about for name, about in found.items() if about and about.by_seeds}
 
 
 def better_alone(world: World) -> str:
