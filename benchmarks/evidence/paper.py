@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from evidence.markdown import listed, table
-from evidence.reading import Evidence
+from evidence.contrasts import Model, contrast
+from evidence.markdown import NONE, listed, table
+from evidence.reading import Evidence, find
 from evidence.tables import LETTERS
+from fedkf.metrics import METRICS
 from fedkf.paper import analyses, experiments, findings, flamby, pace, speed
 from fedkf.paper.experiment import Report
-from fedkf.paper.published import COMPARED
+from fedkf.paper.published import COMPARED, PAPER_METRICS
 from fedkf.paper.scales import Scale, choose, main_plans
 from fedkf.paper.tables import ResultTable
-from fedkf.runs.collect import Group, gather
+from fedkf.runs.collect import READOUTS, Group, gather
 from fedkf.runs.existing import existing_runs
 
 OPTIONS = "--scale paper --data letters --set generator.preset=lite"
@@ -114,6 +116,13 @@ def sweep_report(evidence: Evidence, what: str, folder: Path) -> Report:
 
 # -- findings --------------------------------------------------------------------------------------
 
+AGAINST = {
+    "F3": [(("fedkf", readout), ("fedgen", "aca")) for readout in READOUTS],
+    "F4": [((name, "oca"), (name, "aca")) for name in ("fedkf-", "fedkf")],
+    "F5": [(("fedkf", readout), ("fedkf-", readout)) for readout in READOUTS],
+}
+"""The findings that say of one model that it is better than another, and of which."""
+
 
 def verdicts(evidence: Evidence) -> Mapping[str, tuple[findings.Verdict, findings.Verdict]]:
     """F1 to F6 by the paper's numbers and by ours."""
@@ -125,11 +134,29 @@ def verdicts(evidence: Evidence) -> Mapping[str, tuple[findings.Verdict, finding
 
 def found(evidence: Evidence) -> str:
     rows = [
-        [f"{name}: {own.claim}", *(f"{v.verdict}, {v.counts}" for v in (theirs, own))]
+        [
+            f"{name}: {own.claim}",
+            *(f"{v.verdict}, {v.counts}" for v in (theirs, own)),
+            beyond_chance(evidence, name),
+        ]
         for name, (theirs, own) in verdicts(evidence).items()
     ]
-    made = table(["finding", "by the paper's numbers", "by our runs on letters"], rows)
-    return f"{made}\n\n{otherwise(evidence)}"
+    head = ["finding", "by the paper's numbers", "by our runs on letters", "beyond chance"]
+    return f"{table(head, rows)}\n\n{otherwise(evidence)}"
+
+
+def beyond_chance(evidence: Evidence, finding: str) -> str:
+    """In how many cells of one model against another the claimed order is more than chance."""
+    known, told = evidence.settings(LETTERS), list[bool]()
+    alphas = sorted({one.alpha for one in known if one.alpha is not None})
+    for (ours, readout), (theirs, other) in AGAINST.get(finding, ()):
+        for alpha in alphas:
+            own, base = find(known, ours, alpha), find(known, theirs, alpha)
+            less = contrast(Model(own, readout), Model(base, other)) if own and base else None
+            for metric in PAPER_METRICS if less else ():
+                claimed = "better" if METRICS[metric].higher_is_better else "worse"
+                told.append(less is not None and less.verdict(metric) == claimed)
+    return f"{sum(told)} of {len(told)} cells" if told else NONE
 
 
 def otherwise(evidence: Evidence) -> str:
