@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from conftest import Settings
 
 import fedkf
 from fedkf import algorithms
@@ -29,6 +30,9 @@ from fedkf.core.uploads import (
     outlying,
 )
 from fedkf.core.versions import RemoteVersions
+from fedkf.runs.assembly import Assembly
+from fedkf.runs.config import resolve
+from fedkf.runs.setup import load_source, make_data, settle
 from fedkf.secure.sums import secured
 
 Change = Callable[[Payload], Payload]
@@ -360,3 +364,24 @@ def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_coun
 class NoCheckpoint:
     def commit(self, payloads: object, ledger: object, sign: Callable[[], Round]) -> Round:
         return sign()
+
+
+def test_a_server_holds_clients_to_the_test_samples_that_they_announced(
+    settings: Settings,
+) -> None:
+    config = resolve(settings)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    assembly = Assembly.of(config, data)
+    made = assembly.server(Wire(lambda upload: upload), Storage(RemoteVersions()))
+    assert made.tests == dict(enumerate(data.test_sizes))
+
+
+def test_features_of_classes_that_a_client_does_not_count_are_refused() -> None:
+    ccvr = algorithms.get("ccvr")()
+    counted = Payload(label_counts={"0": 3}, feature_statistics={"mean-1": torch.zeros(2)})
+    served = server(Wire(lambda upload: upload))
+    served.task.make_model = lambda: torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.ReLU())
+    reason = ccvr.fault(served, "describe", counted)
+    assert reason == "its statistics are of classes that it does not count"
