@@ -49,6 +49,16 @@ def test_a_round_worked_out_by_hand() -> None:
     assert torch.allclose(new["mixture"]["weights"], raised / raised.sum())
 
 
+def test_a_mixture_that_one_loss_took_away_comes_back() -> None:
+    algorithm = AFL(mixture_lr=1.0, ascent="mirror", readout="last")
+    state = Payload(weights={"w": tensor([9.0])}, mixture={"weights": torch.ones(3).double() / 3})
+    for values in [(1.0, 1.0, 1e9)] + [(1.0, 1.0, 0.0)] * 60:
+        told = zip(range(3), losses(*values), strict=True)
+        uploads = [upload(k, 1, [0.0], **loss) for k, loss in told]
+        state = algorithm.aggregate(server(clients=3), state, uploads)
+    assert state["mixture"]["weights"].tolist() == pytest.approx([0.5, 0.5, 0.0], abs=1e-6)
+
+
 def test_clients_that_the_mixture_has_left_count_alike() -> None:
     state = Payload(weights={"w": tensor([9.0])}, mixture={"weights": tensor([0.0, 0.0, 1.0])})
     first, second = losses(1.0, 1.0)

@@ -9,7 +9,7 @@ from helpers import Unweighted, close, score, server, upload
 from torch import nn, tensor
 
 import fedkf
-from fedkf.algorithms.qffl import QFFL
+from fedkf.algorithms.qffl import QFFL, unit_of
 from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
@@ -31,6 +31,29 @@ def test_a_step_worked_out_by_hand() -> None:
     state = Payload(weights={"w": tensor([1.0, 1.0])})
     new = QFFL(q=1.0).aggregate(server(), state, uploads)
     assert new["weights"]["w"].tolist() == pytest.approx([1 - 8 / 18, 1 - 2 / 18])
+
+
+@pytest.mark.parametrize("q", [0.1, 5.0, 50.0, 1000.0])
+@pytest.mark.parametrize("loss", [1e-9, 1.0, 1e9])
+def test_a_loss_of_any_size_leaves_a_model(q: float, loss: float) -> None:
+    uploads = [
+        upload(0, 1, [0.0, 1.0], local_loss={"value": loss}),
+        upload(1, 1, [1.0, 0.0], local_loss={"value": 0.5 * loss}),
+    ]
+    state = Payload(weights={"w": tensor([1.0, 1.0])})
+    new = QFFL(q=q).aggregate(server(), state, uploads)["weights"]["w"]
+    assert ((new >= 0) & (new <= 1)).all()
+
+
+def test_the_unit_of_losses_changes_nothing() -> None:
+    uploads = [
+        upload(0, 1, [0.0, 1.0], local_loss={"value": 2.0}),
+        upload(1, 1, [1.0, 0.0], local_loss={"value": 1.9}),
+    ]
+    state = Payload(weights={"w": tensor([1.0, 1.0])})
+    below, above = (QFFL(q=q).aggregate(server(), state, uploads) for q in (99.65, 99.66))
+    assert close(below["weights"], {"w": above["weights"]["w"]})
+    assert [unit_of([2.0, 1.9], q) for q in (99.65, 99.66)] == [1.0, 2.0]
 
 
 def test_the_variance_of_accuracies_falls_as_q_grows() -> None:

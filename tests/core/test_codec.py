@@ -129,3 +129,25 @@ def test_a_base_travels_with_its_group_and_only_what_was_declared_changes() -> N
 
 def test_groups_without_a_base_leave_no_trace_of_one_on_the_disk() -> None:
     assert b"bases" not in Payload(weights={"w": torch.zeros(1)}).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"scale:w": torch.ones(50, 1, 1)}, r"the scale of 'w' is torch.float32 of shape \[50, 1"),
+        ({"scale:w": torch.tensor(1)}, "the scale of 'w' is torch.int64"),
+        ({"w": torch.zeros(2, 3)}, "'w' is torch.float32 of shape"),
+        ({"w": torch.zeros(6, dtype=torch.int8)}, r"'w' is torch.int8 of shape \[6\]"),
+        ({"w": torch.zeros(600, dtype=torch.uint8)}, r"'w' is torch.uint8 of shape \[600\]"),
+        ({"v": torch.zeros(2)}, "it holds 'v', which the model does not"),
+    ],
+)
+@pytest.mark.parametrize("bits", [8, 4])
+def test_whole_numbers_and_scales_are_looked_at_before_they_are_multiplied(
+    bits: int, change: dict[str, torch.Tensor], reason: str
+) -> None:
+    base = {"w": torch.zeros(2, 3), "b": torch.zeros(3)}
+    wire = quantise({"w": torch.ones(2, 3), "b": torch.ones(3)}, base, bits)
+    assert torch.allclose(restore(wire, base, bits)["w"], torch.ones(2, 3))
+    with pytest.raises(ValueError, match=reason):
+        restore({**wire, **change}, base, bits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,23 @@ def test_a_group_that_nobody_declared_is_private() -> None:
 def test_bytes_that_are_no_payload_are_refused(data: bytes) -> None:
     with pytest.raises(PayloadError, match="not a payload"):
         Payload.from_bytes(data)
+
+
+@pytest.mark.parametrize("length", [(1 << 24) + 1, 100, 1 << 62])
+def test_a_header_beyond_the_message_or_any_use_is_not_read(length: int) -> None:
+    body = b"[" + b"{}," * 10 if length == 100 else b"[" + b"{}," * (6 << 20)
+    with pytest.raises(PayloadError, match=f"its header has {length} bytes"):
+        Payload.from_bytes(length.to_bytes(8, "little") + body)
+
+
+def test_a_header_that_is_none_makes_no_objects() -> None:
+    body = b"[" + b"{}," * (1 << 20) + b"{}]"
+    tracemalloc.start()
+    with pytest.raises(PayloadError, match="not a payload"):
+        Payload.from_bytes(len(body).to_bytes(8, "little") + body)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 24
 
 
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from conftest import Settings
 
 import fedkf
 from fedkf import algorithms
@@ -17,10 +18,21 @@ from fedkf.core.random import Streams
 from fedkf.core.records import Round
 from fedkf.core.schedule import Schedule
 from fedkf.core.server import Accept, Channel, Engine, Server, Storage
-from fedkf.core.tally import empty
+from fedkf.core.tally import empty, errors, pairs
 from fedkf.core.task import Task, Training
-from fedkf.core.uploads import miscounted, missing, mistallied
+from fedkf.core.uploads import (
+    Announced,
+    fault,
+    miscount,
+    miscounted,
+    missing,
+    mistallied,
+    outlying,
+)
 from fedkf.core.versions import RemoteVersions
+from fedkf.runs.assembly import Assembly
+from fedkf.runs.config import resolve
+from fedkf.runs.setup import load_source, make_data, settle
 from fedkf.secure.sums import secured
 
 Change = Callable[[Payload], Payload]
@@ -134,6 +146,150 @@ def test_what_secure_sums_hide_in_is_of_its_kind(
     assert missing(upload, asks, step) == f"{group} is of the kind 'sizes', not {kind!r}"
     upload = Payload().add(group, {entry: torch.tensor([3])}, kind)
     assert missing(upload, asks, step) == ""
+    for extra in ("weights", "monitoring"):
+        more = Payload.from_bytes(upload.to_bytes()).add(extra, {"w": 1e6})
+        assert f"it holds {extra!r} ({extra})" in missing(more, asks, step)
+    upload[group]["more"] = torch.zeros(9)
+    assert missing(upload, asks, step) == f"{group} hold 'more', which fedavg does not ask for"
+
+
+def test_a_group_that_the_step_does_not_declare_is_refused() -> None:
+    asks = algorithms.get("fednova")()
+    upload = Payload(weights={"w": torch.zeros(3)}, monitoring={"loss": 1.0})
+    upload.add("steps", {"count": 3}, "sizes")
+    assert missing(upload, asks, "local_update") == ""
+    upload.add("extra", {"w": torch.zeros(3)}, "weights")
+    reason = missing(upload, asks, "local_update")
+    assert reason == "it holds 'extra' (weights), which local_update of fednova does not declare"
+    ccvr = algorithms.get("ccvr")()
+    described = Payload(label_counts={"0": 3}, feature_statistics={}, weights={})
+    assert "it holds 'weights'" in missing(described, ccvr, "describe")
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (2**40, "it took 1099511627776 steps, and its turn has 12"),
+        (13, "it took 13 steps, and its turn has 12"),
+        (1, "it took 1 steps, and its turn has 12"),
+        (12, ""),
+        (8, ""),  # a model with batch normalisation passes over single samples
+    ],
+)
+def test_steps_are_those_of_a_turn(steps: int, reason: str) -> None:
+    upload = Payload().add("steps", {"count": steps}, "sizes")
+    assert fault(upload, Payload(), None, Announced(steps=(8, 12))) == reason
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 0], [2**40, 0, 0], [3, 3, 0], [4, 0, 0]])
+def test_labels_are_of_as_many_samples_as_the_client_has(counts: list[int]) -> None:
+    upload = Payload(label_counts={"count": torch.tensor(counts)})
+    reason = fault(upload, Payload(), 3, Announced(size=5))
+    assert reason == f"its label_counts are of {sum(counts)} samples, and it has 5"
+    assert fault(upload, Payload(), 3, Announced(size=sum(counts))) == ""
+    upload = Payload(label_counts={str(k): n for k, n in enumerate(counts)})
+    assert "label_counts are of" in fault(upload, Payload(), 3, Announced(size=5))
+
+
+def test_a_loss_far_above_all_others_of_its_round_is_refused() -> None:
+    def upload(loss: float) -> Payload:
+        return Payload(weights={"w": torch.zeros(3)}, local_loss={"value": loss})
+
+    lies = {0: upload(0.01), 1: upload(1e9), 2: upload(30.0)}
+    assert outlying(lies) == {
+        1: "its local_loss is 1e+09, and up to 3e+07 is taken in this round",
+    }
+    large = {0: upload(3e12), 1: upload(8e14), 2: upload(2.0)}  # targets in millions
+    assert outlying(large) == {}
+    engine = Wire(lambda up: up.add("local_loss", {"value": 1e9}))
+    served = server(engine)
+    message = Payload(weights={"w": torch.zeros(3)}, local_loss={"value": 0.5})
+    assert [u.client for u in served.exchange("local_update", [0, 1, 2], message)] == [0, 2]
+    assert served.refused[0].client == 1
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["\ud800"], ["a\nb"], ["x" * 65], [f"loss {k}" for k in range(33)], ["\x1b[2J"]],
+)
+def test_losses_have_names_that_can_be_shown(names: list[str]) -> None:
+    upload = Payload(monitoring=dict.fromkeys(names, 1.0))
+    assert "monitoring has more names than 32, or such" in fault(upload, Payload())
+    assert fault(Payload(monitoring={"loss": math.nan, "Verlust α": 1e300}), Payload()) == ""
+
+
+def test_losses_of_no_use_are_not_told() -> None:
+    served = server(Wire(lambda upload: upload))
+    federation = Federation(fedkf.FedAvg(), served, Schedule(1), NoCheckpoint())
+    served.monitoring = {0: {"loss": 1.797e308, "kl": 1.0}, 1: {"kl": 2.0}}
+    assert federation._losses() == {"kl": 1.5}
+    served.monitoring = {0: {"loss": math.nan}, 1: {"loss": 2.0}}
+    assert federation._losses() == {}
+
+
+def test_test_samples_are_those_announced_and_readouts_those_asked_for() -> None:
+    asked = Payload().add("aca", {"w": torch.zeros(3)}, "weights")
+    upload = Payload(monitoring={"tested": 2**40, "aca": 2**40, "mine": 3})
+    assert miscounted(upload, asked) == ""
+    assert miscounted(upload, asked, more=()) == "it counts 'mine', which nobody asked for"
+    upload = Payload(monitoring={"tested": 2**40, "aca": 2**40, "personal": 3})
+    reason = miscounted(upload, asked, Announced(tested=7), ("personal",))
+    assert reason == "it tested on 1099511627776 samples, and said that it has 7"
+    upload = Payload(monitoring={"tested": 7, "aca": 7})
+    assert miscounted(upload, asked, Announced(tested=7), ()) == ""
+
+
+def test_sums_over_test_samples_are_such_that_samples_could_have() -> None:
+    random = torch.Generator().manual_seed(0)
+    targets = 1e6 * torch.randn(50, generator=random, dtype=torch.float64)
+    for honest in (
+        errors(torch.zeros(50, dtype=torch.float64), targets),
+        errors(targets, targets),
+        errors(targets, torch.full_like(targets, 0.1)),
+        errors(1e-3 * targets, 1e-30 * targets),
+        empty("errors", 1),
+    ):
+        assert not miscount("errors", honest, int(honest[0, 0]))
+    ends = torch.stack([targets, (targets > 0).double()], 1)
+    known = pairs(targets, ends)
+    assert not miscount("pairs", known, 50)
+    lie = torch.zeros(4, 4, dtype=torch.float64)
+    lie[0, 0], lie[0, 2], lie[0, 3] = 5, 1e-200, 1
+    assert miscount("errors", lie, 5)
+    steep = torch.diag(torch.tensor([5.0, 1.0, 1.0, 1.0], dtype=torch.float64))
+    steep[0, 2] = steep[2, 0] = 1e-200
+    steep[0, 3] = steep[3, 0] = 1
+    assert miscount("errors", steep, 5)
+    for place, value in (((1, 2), 1e3), ((1, 1), -1.0), ((2, 2), math.nan), ((0, 1), math.inf)):
+        wrong = known.clone()
+        wrong[place] = value * known.abs().max() if place == (1, 2) else value
+        assert miscount("pairs", wrong, 50)
+
+
+@pytest.mark.parametrize("sure", [math.nan, math.inf, 1.5, -0.5])
+def test_confidences_are_shares(sure: float) -> None:
+    cells = empty("calibration", 3)
+    cells[14, 1] = torch.tensor([1.0, 0.98])
+    assert not miscount("calibration", cells, 1)
+    cells[14, 1, 1] = sure
+    assert miscount("calibration", cells, 1)
+
+
+def test_an_evaluation_holds_nothing_but_counts_and_what_was_asked_for() -> None:
+    def counted(upload: Payload) -> Payload:
+        return Payload(monitoring={"tested": 2, "aca": 1})
+
+    class Counting(Wire):
+        def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
+            for call in calls:
+                accept(Reply(call, self.change(counted(down)) if call.client else counted(down)))
+
+    served = server(Counting(lambda up: up.add("weights", {"w": torch.full((3,), 1e6)})))
+    served.channel = Channel(served.channel.engine, fedkf.FedAvg())
+    asked = Payload().add("aca", {"w": torch.zeros(3)}, "weights")
+    assert [u.client for u in served.exchange("evaluate", [0, 1, 2], asked)] == [0]
+    served.tests = {0: 3}
+    assert served.exchange("evaluate", [0, 1, 2], asked) == []
 
 
 @pytest.mark.parametrize(
@@ -208,3 +364,24 @@ def test_losses_without_a_mean_are_left_out_and_readouts_are_those_that_all_coun
 class NoCheckpoint:
     def commit(self, payloads: object, ledger: object, sign: Callable[[], Round]) -> Round:
         return sign()
+
+
+def test_a_server_holds_clients_to_the_test_samples_that_they_announced(
+    settings: Settings,
+) -> None:
+    config = resolve(settings)
+    source = load_source(config)
+    config = settle(config, source)
+    data = make_data(config, source)
+    assembly = Assembly.of(config, data)
+    made = assembly.server(Wire(lambda upload: upload), Storage(RemoteVersions()))
+    assert made.tests == dict(enumerate(data.test_sizes))
+
+
+def test_features_of_classes_that_a_client_does_not_count_are_refused() -> None:
+    ccvr = algorithms.get("ccvr")()
+    counted = Payload(label_counts={"0": 3}, feature_statistics={"mean-1": torch.zeros(2)})
+    served = server(Wire(lambda upload: upload))
+    served.task.make_model = lambda: torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.ReLU())
+    reason = ccvr.fault(served, "describe", counted)
+    assert reason == "its statistics are of classes that it does not count"

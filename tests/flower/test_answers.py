@@ -14,9 +14,9 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from switchboard import Node, Switchboard
 
 from fedkf.core.client import Call, Reply
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import Payload
-from fedkf.flower.answers import Forgery, Opener, plain, sealed
+from fedkf.flower.answers import ROOM, Forgery, Opener, check_sealable, plain, read, sealed
 from fedkf.flower.carrier import FlowerEngine
 from fedkf.flower.client import client, digest_of
 from fedkf.flower.coordinator import Coordinator
@@ -272,3 +272,43 @@ def test_a_site_counts_its_refusals_and_its_log_has_an_end(
     assert log.count() == 20
     assert log.file.stat().st_size < 400
     assert "refused message 20: it is not signed" in capsys.readouterr().err
+
+
+def test_an_answer_larger_than_expected_is_not_opened(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.invite()
+    monkeypatch.setattr(FlowerEngine, "largest", 1000)
+
+    def swollen(message: Message, reply: Message) -> Message:
+        reply.content["sealed"] = packed(bytes(1 << 23))
+        return reply
+
+    pair.carry = swollen
+    assert "its answer has 8.4 MB, and" in pair.train().error
+    pair.carry = lambda message, reply: reply
+    assert pair.train().error == ""
+
+
+def test_a_long_head_of_an_answer_is_not_parsed() -> None:
+    head = b"[" + b"{}," * 30000 + b"{}]"
+    with pytest.raises(Forgery, match="a head of 90004 bytes, and 65536 are the most"):
+        read(len(head).to_bytes(8, "little") + head)
+
+
+def test_an_answer_too_large_to_be_sealed_is_told_in_a_sentence(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.invite()
+    monkeypatch.setattr("fedkf.flower.client.MOST", ROOM + 2000)
+    assert pair.train().error == "its answer of 0.0 GB is too large to be sealed"
+
+
+def test_a_model_too_large_to_be_sealed_is_refused_at_the_start(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(pair.site, Invitation(outgoing(pair.config), EXPERIMENT))
+    check_sealable(host.assembly)
+    monkeypatch.setattr("fedkf.flower.answers.MOST", ROOM + 2000)
+    with pytest.raises(UserError, match=r"model.name: .*transport.uplink=half or delta8"):
+        check_sealable(host.assembly)

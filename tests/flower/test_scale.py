@@ -324,3 +324,20 @@ def test_parts_read_back_are_those_that_were_sent() -> None:
     back = Moments.read(Payload.from_bytes(own.payload().to_bytes()), 3, 30)
     assert back is not None
     assert all(np.array_equal(getattr(back, k), v) for k, v in vars(own).items())
+
+
+@pytest.mark.parametrize(
+    ("count", "mean", "spread"),
+    [(30, 1e200, 1.0), (30, 0.0, 1e300), (0, 1e200, 0.0), (0, 0.0, 1.0), (30, -1e31, 1.0)],
+)
+def test_parts_of_no_inputs_that_there_are_cannot_be_used(
+    count: float, mean: float, spread: float
+) -> None:
+    def read(*values: float) -> Moments | None:
+        parts = (np.array([30.0, value]) for value in values)
+        return Moments.read(Moments(*parts).payload(), 2, 30)
+
+    assert read(count, mean, spread) is None
+    assert read(30, 1.7e18, 30 * 1e34) is not None  # nanoseconds since 1970
+    nothing = Moments.read(moments(np.full((30, 2), np.nan)).payload(), 2, 30)
+    assert nothing is not None

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 from conftest import Settings, model_bytes
 
 import fedkf
+from fedkf.core.algorithm import State
+from fedkf.core.server import Server, Upload
 
 
 @pytest.mark.parametrize("fidelity", ["text", "released"])
@@ -112,3 +118,34 @@ def test_a_run_that_failed_between_checkpoints_goes_on_from_the_last_one(
     result = fedkf.run(settings, out=tmp_path / "broken", resume=True, **options)
     assert [record["round"] for record in result.history] == list(range(1, 8))
     assert model_bytes(tmp_path / "broken") == model_bytes(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None])
+def test_a_round_without_a_model_leaves_the_checkpoint_before_it(
+    settings: Settings, tmp_path: Path, value: float | None
+) -> None:
+    broken = [True]
+
+    @dataclass(frozen=True)
+    class Breaking(fedkf.FedAvg):
+        name: ClassVar[str] = "breaking"
+
+        def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
+            new = super().aggregate(server, state, uploads)
+            if not broken[0] or server.round != 3:
+                return new
+            if value is None:
+                return state.replace(weights={"w": torch.ones(1) * 50.0**1000})
+            spoilt = {name: t.clone() for name, t in new["weights"].items()}
+            next(iter(spoilt.values())).view(-1)[0] = value
+            return new.replace(weights=spoilt)
+
+    options: dict[str, Any] = {"rounds": 4, "algorithm": Breaking()}
+    with pytest.raises(fedkf.FedkfError, match=r"round 3 came to .*; it does not count") as caught:
+        fedkf.run(settings, out=tmp_path / "run", **options)
+    assert caught.value.exit_code == 1
+    assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 2
+    broken[0] = False
+    fedkf.run(settings, out=tmp_path / "run", resume=True, **options)
+    fedkf.run(settings, out=tmp_path / "whole", **options)
+    assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")

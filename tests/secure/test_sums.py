@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from lab_secure import PHASES, Ended, Lost, apart, run
 
+from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import Client
 from fedkf.core.payload import Payload
 from fedkf.core.server import TooFewUploads
@@ -99,6 +101,30 @@ def test_with_fewer_than_the_threshold_a_round_ends_with_a_sentence(
 ) -> None:
     with pytest.raises(TooFewUploads, match=r"5 clients .*, and 6 are needed .*threshold"):
         run(tmp_path, "fedavg", {phase: [0, 2, 4, 6, 8]}, **SECURE)
+
+
+@pytest.mark.parametrize("shape", ["right", "other"])
+def test_a_model_beside_the_keys_is_refused_and_its_client_named(
+    shape: str, plain: Callable[[str, Lost], Ended], tmp_path: Path
+) -> None:
+    """It would have a slot of its own beside the sum, or end the run."""
+
+    def poisoned(made: Algorithm) -> Algorithm:
+        class Poisoned(type(made)):  # type: ignore[misc]
+            def secure_keys(self, client: Client, down: Payload) -> Payload:
+                upload: Payload = super().secure_keys(client, down)
+                like = client.task.initial_weights if shape == "right" else {"z": torch.zeros(1)}
+                lie = {name: torch.full_like(t, 1e6) for name, t in like.items()}
+                return upload if client.id != 3 else upload.add("weights", lie)
+
+        object.__setattr__(made, "__class__", Poisoned)
+        return made
+
+    secure = run(tmp_path, "fedavg", change=poisoned, **SECURE)
+    assert apart(plain("fedavg", {"local_update": [3]}), secure) <= 1e-5
+    for record in secure.rounds:
+        assert [r["client"] for r in record["refused"]] == [3]
+        assert "it holds 'weights'" in record["refused"][0]["reason"]
 
 
 # -- what several sums give away together -------------------------------------------------------

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from fedkf.core.client import Client
     from fedkf.core.server import Server, Upload
 
+LEAST = 2.0**-52
+"""A smaller share of the mixture counts for nothing, and mirror ascent could not lead it back."""
+
 
 @dataclass(frozen=True)
 class AFL(Algorithm):
@@ -72,7 +75,7 @@ class AFL(Algorithm):
             losses[upload.client] = upload.number("local_loss", "value")
         step = self.mixture_lr * len(mixture) / len(uploads) * losses
         if self.ascent == "mirror":
-            new = (mixture.log() + step).softmax(0)
+            new = (mixture.clamp_min(LEAST).log() + step).softmax(0)
         else:
             new = onto_simplex(mixture + step)
         weights = weighted_mean(

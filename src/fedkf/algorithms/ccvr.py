@@ -69,6 +69,9 @@ class CCVR(Algorithm):
         counts, statistics = upload.numbers["label_counts"], upload["feature_statistics"]
         size = math.prod(feature_shape(server.task))
         known = {str(label) for label in range(server.task.classes)}
+        wanted = {f"{part}-{label}" for label in counts for part in ("mean", "covariance")}
+        if statistics.keys() - wanted or upload["label_counts"]:
+            return "its statistics are of classes that it does not count"
         for label, count in counts.items():
             mean, spread = (statistics.get(f"{k}-{label}") for k in ("mean", "covariance"))
             fits = mean is not None and list(mean.shape) == [size]

@@ -88,14 +88,31 @@ def quantise(weights: Weights, base: Weights, bits: int) -> Weights:
 def restore(wire: Weights, base: Weights, bits: int) -> Weights:
     """What `quantise` was given, up to half a step of the scale."""
     weights: Weights = {}
+    scales = {SCALE + name for name, like in base.items() if is_quantised(like)}
+    if extra := sorted(wire.keys() - base.keys() - scales):
+        raise ValueError(f"it holds {extra[0]!r}, which the model does not")
     for name, like in base.items():
         if not is_quantised(like):
             weights[name] = wire[name]
             continue
+        if reason := misshapen(wire, name, like, bits):
+            raise ValueError(reason)
         whole = unpack(wire[name], like.numel()) if bits == 4 else wire[name]
         delta = whole.view(like.shape).double() * wire[SCALE + name]
         weights[name] = (like.double() + delta).to(like.dtype)
     return weights
+
+
+def misshapen(wire: Weights, name: str, like: torch.Tensor, bits: int) -> str:
+    """Why a tensor and its scale are not of this form, which is looked at before either is used."""
+    whole, scale = wire[name], wire[SCALE + name]
+    dtype = torch.uint8 if bits == 4 else torch.int8
+    shape = [(like.numel() + 1) // 2] if bits == 4 else list(like.shape)
+    if whole.dtype != dtype or list(whole.shape) != shape:
+        return f"{name!r} is {whole.dtype} of shape {list(whole.shape)}, not {dtype} of {shape}"
+    if not scale.is_floating_point() or scale.ndim:
+        return f"the scale of {name!r} is {scale.dtype} of shape {list(scale.shape)}, not a number"
+    return ""
 
 
 def pack(whole: torch.Tensor) -> torch.Tensor:

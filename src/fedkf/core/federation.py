@@ -21,13 +21,15 @@ from fedkf.core.privacy import Budget
 from fedkf.core.records import Holdout, Round
 from fedkf.core.schedule import Schedule, active_clients, asked_clients
 from fedkf.core.scores import Score
-from fedkf.core.server import Counts, Server
+from fedkf.core.server import Counts, Diverged, Server
 from fedkf.core.tally import KIND, blank, of_readout
 
 OVERALL, DEFENCE, PRIVACY = "overall", "defence", "privacy"
 """The names of T1's memory, of what the defence remembers and of what clients have spent."""
 FINAL, MEMORY = "final-", "memory-"
 """What the names of a checkpoint's payloads begin with: readouts after the last round, memories."""
+AFTER = "; it does not count, and --resume goes on after the last checkpoint"
+"""What follows where a round ends in no model."""
 Told = TypeVar("Told")
 
 
@@ -172,12 +174,13 @@ class Federation:
         asked, before = self._begin(round), self.ledger.bytes()
         sent = state["weights"] if "weights" in state else self.algorithm.model(state)
         if server.active:
-            state = self.algorithm.round(server, state)
+            state = computed(round, lambda: self.algorithm.round(server, state))
         self._update_overall(sent)
         last = self._last(round)
         readouts = self.readouts(state)
+        finite(round, {**readouts, "next": state.tensors.get("weights", {})})
         if last:
-            readouts = self.final = self.algorithm.finish(server, readouts)
+            readouts = self.final = finite(round, self.algorithm.finish(server, readouts))
         clock.lap("aggregate")
         due = last or round % self.schedule.evaluate_every == 0
         scores, holdout = self._judged(readouts, last) if due else (None, None)
@@ -231,7 +234,8 @@ class Federation:
         server, record, before = self.server, self.record, self.ledger.bytes()
         if server.round != self.done:  # nothing was done since the run was resumed
             server.begin(self.done, ())
-        readouts = self.final = self.algorithm.finish(server, self.readouts(state))
+        ended = self.algorithm.finish(server, self.readouts(state))
+        readouts = self.final = finite(self.done, ended)
         if self._tells_more(record):
             scores, holdout = self._judged(readouts, last=True)
             record = replace(record, readouts=scores, holdout=holdout)
@@ -356,3 +360,23 @@ class Federation:
             {name: [int(n[name]) for n in numbers] for name in judged},
             {name: [of_readout(upload.payload, name) for upload in replies] for name in judged},
         )
+
+
+def computed(round: int, work: Callable[[], Payload]) -> Payload:
+    """The next state; one that is beyond arithmetic ends the run before the round counts."""
+    try:
+        return work()
+    except OverflowError as error:
+        raise Diverged(f"round {round} came to numbers too large to compute with{AFTER}") from error
+
+
+def finite(round: int, models: dict[str, Weights]) -> dict[str, Weights]:
+    """The models, if they can be computed with; no others take the place of those before."""
+    for weights in models.values():
+        for name, tensor in weights.items():
+            if tensor.is_floating_point() and not tensor.isfinite().all():
+                raise Diverged(
+                    f"round {round} came to a model whose {name!r} holds NaN or infinite values"
+                    f"{AFTER}"
+                )
+    return models

@@ -11,6 +11,7 @@ import torch
 
 from fedkf.core.arithmetic import distance
 from fedkf.core.records import Moves
+from fedkf.core.uploads import LARGEST
 
 if TYPE_CHECKING:
     from fedkf.core.payload import Weights
@@ -76,7 +77,7 @@ def mean_losses(
 ) -> dict[str, float]:
     """Mean training losses over the clients that reported them, weighted by size.
 
-    What has no finite mean is left out.
+    What has no mean that is a number of any use is left out.
     """
     names = sorted({name for losses in reported.values() for name in losses})
     means = {}
@@ -86,6 +87,6 @@ def mean_losses(
             value = math.fsum(n * v for n, v in pairs) / math.fsum(n for n, _ in pairs)
         except (OverflowError, ValueError):  # too large, or both infinities
             continue
-        if math.isfinite(value):
+        if abs(value) <= LARGEST:
             means[name] = value
     return means

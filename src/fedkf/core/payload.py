@@ -45,6 +45,10 @@ LEAKAGE = (
 """The kinds that the paper's Table I counts as leakage beyond FedAvg, and what is like them."""
 
 
+LONGEST_HEADER = 1 << 24
+"""Bytes of names, shapes and numbers that a payload may have."""
+
+
 class PayloadError(FedkfError):
     """Bytes or a file that are not a payload."""
 
@@ -170,8 +174,11 @@ class Payload:
 
         try:
             length = int.from_bytes(data[:8], "little")
+            if length > min(LONGEST_HEADER, len(data) - 8):
+                raise PayloadError(f"not a payload: its header has {length} bytes")
+            tensors = load(data)  # which refuses what is no header before Python's objects are made
             metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-            return cls._build(load(data), metadata)
+            return cls._build(tensors, metadata)
         except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PayloadError(f"not a payload: {error}") from None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
+from fedkf.core.batches import batches_of
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
 from fedkf.core.defence import Defence, relative_work
@@ -22,12 +23,22 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.moves import measure
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.personal import EVALUATIONS
+from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.random import GlobalStream
 from fedkf.core.records import Moves, Refused
-from fedkf.core.tally import Tally
+from fedkf.core.tally import KIND, Tally
 from fedkf.core.task import Task
-from fedkf.core.uploads import fault, miscounted, missing, mistallied
+from fedkf.core.uploads import (
+    PERSONAL,
+    Announced,
+    fault,
+    miscounted,
+    missing,
+    mistallied,
+    outlying,
+    trains,
+    undeclared,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,7 +115,11 @@ class Answers:
     """Who wrote a new private state."""
 
 
-class TooFewUploads(FedkfError):
+class Diverged(FedkfError):
+    """A round came to nothing that training could go on from."""
+
+
+class TooFewUploads(Diverged):
     """Too few clients returned something usable."""
 
 
@@ -144,6 +159,8 @@ class Server:
         proxy: Tensor | None = None,
     ) -> None:
         self.task, self.sizes, self.streams = task, sizes, task.streams
+        self.tests: Mapping[int, int] = {}
+        """How many test samples each client said it has, where that is known."""
         self.channel, self.storage = channel, storage
         self.round = 0
         self.active: list[int] = []
@@ -248,7 +265,7 @@ class Server:
         accepted = self._settle(answers)
         if training:  # otherwise whoever does not answer is missing from the metrics
             self.seconds_training += seconds
-            self._note(calls, answers, accepted)
+            self._note(step, calls, answers, accepted)
         return accepted
 
     def _calls(
@@ -301,13 +318,16 @@ class Server:
         usable = sorted(answers.uploads.keys() - refused)
         return [Upload(k, self.sizes[k], answers.uploads[k]) for k in usable]
 
-    def _note(self, calls: Sequence[Call], answers: Answers, accepted: Sequence[Upload]) -> None:
+    def _note(
+        self, step: str, calls: Sequence[Call], answers: Answers, accepted: Sequence[Upload]
+    ) -> None:
         """What the round keeps of an exchange of training; too few uploads end it."""
+        algorithm = self.channel.algorithm
         reasons = answers.reasons
         self.refused += [Refused(k, printable(reasons[k])) for k in sorted(reasons)]
         self._require(len(accepted), len(calls))
         self._leave_behind([c for c in calls if c.client not in {*answers.uploads, *reasons}])
-        for item in accepted:
+        for item in accepted if algorithm is None or trains(algorithm, step) else ():
             if "weights" in item.payload:
                 self.trained[item.client] = item["weights"]
             if "monitoring" in item.payload:
@@ -328,12 +348,14 @@ class Server:
 
     def _compared(self, sent: Payload, uploads: Mapping[int, Payload]) -> dict[int, str]:
         """Why the defence refuses uploads, next to each other; how unusual they are is noted."""
-        refused = self.defence.judge(self.round, sent, uploads, self._work)
+        absurd = outlying(uploads)
+        fine = {k: upload for k, upload in uploads.items() if k not in absurd}
+        refused = self.defence.judge(self.round, sent, fine, self._work)
         self.suspects |= refused.keys()
         fit = {k: u["weights"] for k, u in uploads.items() if u.kinds.get("weights") == "weights"}
         if sent.kinds.get("weights") == "weights":
             self.moves += measure(sent["weights"], fit)
-        return refused
+        return {**absurd, **refused}
 
     def _leave_behind(self, late: Sequence[Call]) -> None:
         """These were not waited for: whatever they did in this round never was."""
@@ -352,22 +374,41 @@ class Server:
         self.channel.ledger.up(upload, training)
         try:
             upload = self.channel.codec.decode_up(upload, sent)
-            reason = self._faults(upload, sent, reply.call.step)
+            reason = self._faults(upload, sent, reply.call)
         except Exception as error:  # it may hold anything
             reason = f"it cannot be decoded ({type(error).__name__}: {error})"
         return upload, reason
 
-    def _faults(self, upload: Payload, sent: Payload, step: str) -> str:
-        algorithm = self.channel.algorithm
-        reason = fault(upload, sent, self.task.classes)
+    def _faults(self, upload: Payload, sent: Payload, call: Call) -> str:
+        algorithm, step, client = self.channel.algorithm, call.step, self._announced(call.client)
+        reason = fault(upload, sent, self.task.classes, client)
         if step in EVALUATIONS:
             task = self.task
-            reason = reason or miscounted(upload, sent)
-            return reason or mistallied(upload, task.statistics, task.classes)
+            reason = reason or miscounted(upload, sent, client, self._own_readouts(step))
+            reason = reason or mistallied(upload, task.statistics, task.classes)
+            asked = (KIND,) if task.statistics else ()
+            return reason or (undeclared(upload, algorithm, step, asked) if algorithm else "")
         if algorithm is not None:
             reason = missing(upload, algorithm, step) or reason
             reason = reason or algorithm.fault(self, step, upload)
         return reason
+
+    def _announced(self, client: int) -> Announced:
+        """What follows from the sizes that a client told before the first round."""
+        size, training = self.sizes[client], self.task.training
+        # A model with batch normalisation passes over a single sample at the end of an epoch.
+        most = batches_of(size, training)
+        return Announced(size, (max(1, most - training.local_epochs), most), self.tests.get(client))
+
+    def _own_readouts(self, step: str) -> Sequence[str] | None:
+        """What clients may count beside the readouts sent; None where nobody says what."""
+        algorithm = self.channel.algorithm
+        if algorithm is None:
+            return None
+        if step == STEP or algorithm.personal_models:
+            return (PERSONAL,)
+        kind = next(kind for kind in type(algorithm).__mro__ if "evaluate" in vars(kind))
+        return () if kind.__module__.startswith("fedkf.") else None  # one of the user's own
 
     def _require(self, usable: int, asked: int) -> None:
         needed = self.defence.min_clients

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import statistics as averages
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedkf.core.payload import HIDING, KINDS, Payload
+from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.tally import KIND, empty
 
 if TYPE_CHECKING:
@@ -24,25 +27,78 @@ TENSORS = ("weights", "label_counts", *HIDING)
 of all others they may be either."""
 LARGEST = 1e15
 """No weight, loss or statistic is that large."""
+STEPS = "steps"
+"""The group that says how many steps a client took."""
+APART = 1e6
+"""No client's loss is so many times the median one of its round, or of 1 where that is less."""
+MOST_NAMES, LONGEST_NAME = 32, 64
+"""So many losses a client may log, under names of so many characters."""
+PERSONAL = "personal"
+"""The readout that clients count beside those that they were sent, where they have models of
+their own."""
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What is known of a client before it answers; None is what is not."""
+
+    size: int | None = None
+    """Its training samples."""
+    steps: tuple[int, int] | None = None
+    """How many steps its turn has at least and at most."""
+    tested: int | None = None
+    """Its test samples."""
+
+
+NOTHING = Announced()
+
+
+def declared(algorithm: Algorithm, step: str) -> dict[str, tuple[str | None, set[str]]]:
+    """What an upload of the step holds: each group's kind, if it is named, and its entries."""
+    named = algorithm.client_steps.get("evaluate" if step == STEP else step, ())
+    found: dict[str, tuple[str | None, set[str]]] = {}
+    for name in algorithm.uploads if step == "local_update" else named:
+        about, _, entry = name.partition("/")
+        group, _, kind = about.partition(":")
+        said, entries = found.get(group, (group if group in KINDS else None, set()))
+        found[group] = kind or said, entries | {entry} - {""}
+    return found
+
+
+def trains(algorithm: Algorithm, step: str) -> bool:
+    """Whether a step ends in a model, which T1 takes, and in losses."""
+    return step not in EVALUATIONS and "weights" in declared(algorithm, step)
 
 
 def missing(upload: Payload, algorithm: Algorithm, step: str) -> str:
     """What the algorithm needs of the step's upload and does not find, or what it must not hold."""
-    needed = algorithm.uploads if step == "local_update" else algorithm.client_steps.get(step, ())
-    for name in needed:
-        named, _, entry = name.partition("/")
-        group, _, kind = named.partition(":")
+    for group, (kind, entries) in declared(algorithm, step).items():
         if group not in upload:
             return f"it lacks {group}"
-        kind = kind or (group if group in KINDS else upload.kinds[group])
-        if upload.kinds[group] != kind:
+        if kind is not None and upload.kinds[group] != kind:
             return f"{group} is of the kind {upload.kinds[group]!r}, not {kind!r}"
-        if entry and not holds(upload, group, entry):
-            return f"it lacks {entry!r} of {group}"
-    allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses}
+        for entry in sorted(entries):
+            if not holds(upload, group, entry):
+                return f"it lacks {entry!r} of {group}"
+    return undeclared(upload, algorithm, step)
+
+
+def undeclared(upload: Payload, algorithm: Algorithm, step: str, asked: Sequence[str] = ()) -> str:
+    """What an upload holds that its step does not declare; `asked` is what the task asks for.
+
+    Losses come with a model. A step that declares nothing may answer with numbers of the same kind.
+    """
+    known = declared(algorithm, step)
+    more = {*asked} | ({"monitoring"} if "weights" in known or not known else set())
+    allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses, *asked}
     for group, kind in upload.kinds.items():
         if kind not in allowed:
             return f"{group} is of the kind {kind!r}, which {algorithm.name} does not ask for"
+        if group not in known and (group not in more or kind != group):
+            return f"it holds {group!r} ({kind}), which {step} of {algorithm.name} does not declare"
+        entries = known[group][1] if group in known else set()
+        if entries and (extra := sorted(entries ^ {*upload[group], *upload.numbers[group]})):
+            return f"{group} hold {extra[0]!r}, which {algorithm.name} does not ask for"
     return ""
 
 
@@ -53,8 +109,14 @@ def holds(upload: Payload, group: str, entry: str) -> bool:
     return number or (entry in upload[group] and kind not in NUMBERS)
 
 
-def fault(upload: Payload, down: Payload, classes: int | None = None) -> str:
-    """Why an upload cannot be used, or nothing. Weights must match those sent by the same name."""
+def fault(
+    upload: Payload,
+    down: Payload,
+    classes: int | None = None,
+    client: Announced = NOTHING,
+) -> str:
+    """Why an upload cannot be used, or nothing. Weights must match those sent by the same name, and
+    counts what is known of the client."""
     for group, kind in upload.kinds.items():
         if group not in down or down.kinds[group] != "weights":
             continue
@@ -62,7 +124,7 @@ def fault(upload: Payload, down: Payload, classes: int | None = None) -> str:
             return f"{group} is of the kind {kind!r}, not weights"
         if reason := mismatch(group, upload, down):
             return reason
-    return next(implausible(upload, classes), "")
+    return next(implausible(upload, classes), "") or disagreement(upload, client)
 
 
 def mismatch(group: str, upload: Payload, down: Payload) -> str:
@@ -83,6 +145,8 @@ def mismatch(group: str, upload: Payload, down: Payload) -> str:
 def implausible(upload: Payload, classes: int | None) -> Iterator[str]:
     """Values that nothing honest has."""
     for group, kind in upload.kinds.items():
+        if kind == "monitoring" and not nameable(upload.numbers[group]):
+            yield f"{group} has more names than {MOST_NAMES}, or such that nobody gives"
         if kind in ("monitoring", KIND):  # only metrics depend on them, which may be missing
             continue
         for name, number in upload.numbers[group].items():
@@ -102,9 +166,15 @@ def implausible(upload: Payload, classes: int | None) -> Iterator[str]:
 RULES: dict[str, Callable[[float], bool]] = {
     "sizes": lambda number: type(number) is int and 1 <= number <= MOST_SAMPLES,
     "label_counts": lambda number: type(number) is int and 0 <= number <= MOST_SAMPLES,
-    "local_loss": lambda number: abs(number) <= 1e9,
 }
 """What the numbers of a kind may be."""
+
+
+def nameable(names: Iterable[str]) -> bool:
+    """Whether these could be the names of losses, which records, reports and figures show."""
+    names = list(names)
+    short = all(len(name) <= LONGEST_NAME and name.isprintable() for name in names)
+    return short and len(names) <= MOST_NAMES
 
 
 def countable(tensor: torch.Tensor, classes: int | None) -> bool:
@@ -112,14 +182,56 @@ def countable(tensor: torch.Tensor, classes: int | None) -> bool:
     return shaped and bool((tensor >= 0).all() and (tensor <= MOST_SAMPLES).all())
 
 
-def miscounted(upload: Payload, down: Payload) -> str:
-    """Why an evaluation's counts cannot be used, or nothing."""
+def disagreement(upload: Payload, client: Announced) -> str:
+    """Which of an upload's counts are others than those that follow from what its client said."""
+    for group, kind in upload.kinds.items():
+        numbers, tensors = upload.numbers[group], upload[group]
+        if kind == "sizes" and group == STEPS and client.steps is not None:
+            least, most = client.steps
+            for number in numbers.values():
+                if not least <= number <= most:
+                    return f"it took {number} steps, and its turn has {most}"
+        if kind == "label_counts" and client.size is not None:
+            counted = [float(tensor.double().sum()) for tensor in tensors.values()]
+            counted += [float(sum(numbers.values()))] if numbers or not tensors else []
+            for found in counted:
+                if found != client.size:
+                    return f"its {group} are of {found:.0f} samples, and it has {client.size}"
+    return ""
+
+
+def outlying(uploads: Mapping[int, Payload]) -> dict[int, str]:
+    """Whose loss is so far above the others' of the round that a mixture would hang on it alone."""
+    refused: dict[int, str] = {}
+    groups = {g for u in uploads.values() for g, kind in u.kinds.items() if kind == "local_loss"}
+    for group in sorted(groups):
+        said = {k: u.numbers[group] for k, u in sorted(uploads.items()) if group in u}
+        far = {k: max(map(abs, numbers.values()), default=0.0) for k, numbers in said.items()}
+        most = APART * max(1.0, averages.median_low(far.values()))
+        for client, loss in far.items():
+            if loss > most:
+                why = f"its {group} is {loss:.4g}, and up to {most:.4g} is taken in this round"
+                refused.setdefault(client, why)
+    return refused
+
+
+def miscounted(
+    upload: Payload, down: Payload, client: Announced = NOTHING, more: Sequence[str] | None = None
+) -> str:
+    """Why an evaluation's counts cannot be used, or nothing.
+
+    `more` are the readouts that may be counted beside those that were sent; None: any.
+    """
     counts = upload.numbers.get("monitoring", {})
     if absent := sorted({"tested", *down} - counts.keys()):
         return f"it does not count {absent[0]!r}"
     for name, count in counts.items():
         if type(count) is not int or not 0 <= count <= counts["tested"] <= MOST_SAMPLES:
             return f"{name!r} is {count!r}, which is no count of its test samples"
+    if more is not None and (extra := sorted(counts.keys() - {"tested", *down, *more})):
+        return f"it counts {extra[0]!r}, which nobody asked for"
+    if client.tested is not None and counts["tested"] != client.tested:
+        return f"it tested on {counts['tested']} samples, and said that it has {client.tested}"
     return ""
 
 
@@ -146,12 +258,40 @@ def mistallied(upload: Payload, statistics: Sequence[str], classes: int) -> str:
 
 
 def miscount(statistic: str, tensor: torch.Tensor, tested: int) -> bool:
-    """Whether a statistic is of another number of samples."""
+    """Whether a statistic is of another number of samples, or of none that there could be."""
     if statistic in ("errors", "pairs"):
-        return float(tensor[0, 0]) != tested
+        return float(tensor[0, 0]) != tested or not summable(statistic, tensor)
     sums = {
         "confusion": lambda: tensor.sum()[None],
         "scores": lambda: tensor.sum((1, 2)),
         "calibration": lambda: tensor[..., 0].sum()[None],
     }[statistic]()
+    if statistic == "calibration" and not (tensor[..., 1] <= tensor[..., 0] * (1 + ROUNDED)).all():
+        return True  # a confidence is 1 at most, and a number
     return bool((tensor < 0).any() or (sums != tested).any())
+
+
+ROUNDED = 1e-6
+"""By how much the last bits of sums may differ, in shares of them."""
+STEEPEST = 1e100
+"""No squared errors are so many times the targets' own spread; no squares of them exceed its
+square, so that variances over sites can be computed."""
+
+
+def summable(statistic: str, sums: torch.Tensor) -> bool:
+    """Whether these may be sums of products over samples (`tally.products`).
+
+    Such a matrix is symmetric, and no entry exceeds the root of its two diagonal ones' product.
+    """
+    sums = sums.double()
+    if not (sums.abs() <= STEEPEST**2).all():
+        return False
+    diagonal = sums.diagonal()
+    if (diagonal < 0).any():
+        return False
+    roots = diagonal.sqrt()
+    most = roots[:, None] * roots
+    bounded = (sums.abs() <= most * (1 + ROUNDED)).all()
+    symmetric = ((sums - sums.T).abs() <= ROUNDED * most).all()
+    gentle = statistic != "errors" or not 0 < STEEPEST * sums[0, 2] < sums[0, 3]
+    return bool(bounded and symmetric and gentle)

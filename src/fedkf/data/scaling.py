@@ -21,6 +21,8 @@ from fedkf.data.notes import FEW_ROWS
 
 Floats = NDArray[np.float64]
 KIND = "input_statistics"
+LARGEST = 1e30
+"""No input is that large; float32 holds it, and float64 its square."""
 DIGITS = 9
 """Significant ones of what is agreed: beyond what float32 holds, and the same on any machine."""
 
@@ -56,7 +58,10 @@ class Moments:
             return None
         count, mean, spread = (part.numpy() for part in parts)
         counted = (count >= 0) & (count <= most) & (count == np.floor(count))
-        fine = counted & np.isfinite(mean) & np.isfinite(spread) & (spread >= 0)
+        if not (counted & np.isfinite(mean) & np.isfinite(spread) & (spread >= 0)).all():
+            return None
+        small = (np.abs(mean) <= LARGEST) & (np.sqrt(spread / np.maximum(count, 1)) <= LARGEST)
+        fine = small & ((count > 0) | ((mean == 0) & (spread == 0)))
         return cls(count, mean, spread) if fine.all() else None
 
 

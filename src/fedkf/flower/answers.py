@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -19,14 +19,23 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedkf.core.errors import FedkfError
+from fedkf.core.errors import FedkfError, UserError
 from fedkf.flower.messages import packed, unpacked
+
+if TYPE_CHECKING:
+    from fedkf.runs.assembly import Assembly
 
 PURPOSE = b"fedkf answer 1\n"
 ONCE = bytes(12)
 """The nonce: every answer has a key of its own."""
 HEAD = 8
 """Bytes that say how long the head is."""
+LONGEST_HEAD = 1 << 16
+"""Bytes of a head at most."""
+ROOM = 1 << 17
+"""Bytes for head, seal and format beside the payload."""
+MOST = (1 << 31) - 1
+"""Bytes that can be sealed at a time."""
 
 
 class Forgery(FedkfError):
@@ -50,11 +59,29 @@ class Opener:
 
     key: X25519PrivateKey
 
-    def open(self, reply: Message, order: str, site: ec.EllipticCurvePublicKey) -> Any:
-        """The content that a site sent, if it is its own answer to that order."""
+    def open(
+        self,
+        reply: Message,
+        order: str,
+        site: ec.EllipticCurvePublicKey,
+        largest: int = MOST,
+    ) -> Any:
+        """The content that a site sent, if it is its own answer to that order.
+
+        One with a payload of more than `largest` bytes is not looked at.
+        """
         try:
             head: dict[str, Any] = dict(reply.content.config_records["seal"])
-            hidden = unpacked(reply.content.array_records["sealed"])
+            sealed = reply.content.array_records["sealed"]
+        except Exception:  # it may hold anything
+            raise Forgery("its answer is not sealed") from None
+        if (size := sum(len(array.data) for array in sealed.values())) > largest + ROOM:
+            raise Forgery(
+                f"its answer has {size / 1e6:.1f} MB, and {largest / 1e6:.1f} MB are expected "
+                "at most"
+            )
+        try:
+            hidden = unpacked(sealed)
             public = bytes(head["ephemeral"])
             signed = bound(order, public, hidden)
             site.verify(head["signature"], signed, ec.ECDSA(hashes.SHA384()))
@@ -89,9 +116,25 @@ def plain(reply: Message) -> bytes:
 
 def read(content: bytes) -> RecordDict:
     """The content of a reply of these bytes; they are the site's own, who may send anything."""
-    length = HEAD + int.from_bytes(content[:HEAD], "little")
+    length = int.from_bytes(content[:HEAD], "little")
+    if length > LONGEST_HEAD:
+        raise Forgery(f"its answer has a head of {length} bytes, and {LONGEST_HEAD} are the most")
+    length += HEAD
     try:
         head = ConfigRecord(json.loads(content[HEAD:length]))
     except Exception:
         raise Forgery("its answer cannot be used") from None
     return RecordDict({"reply": head, "payload": packed(content[length:])})
+
+
+def check_sealable(assembly: Assembly) -> None:
+    """Refuse a model that no site could answer with, before anybody trains it."""
+    settings = assembly.config.transport
+    size = sum(tensor.nbytes for tensor in assembly.task.initial_weights.values())
+    share = 4.0 if settings.secure else {"half": 0.5, "delta8": 0.25}.get(settings.uplink, 1.0)
+    if size * share > MOST - ROOM:
+        lighter = "" if settings.secure else ": transport.uplink=half or delta8 makes it lighter"
+        raise UserError(
+            f"model.name: an answer with this model has {size * share / 1e9:.1f} GB, and a sealed "
+            f"one can have {MOST / 1e9:.1f} GB{lighter}"
+        )

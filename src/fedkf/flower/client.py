@@ -22,7 +22,7 @@ from fedkf.core.digests import digest
 from fedkf.core.errors import FedkfError, printable
 from fedkf.data.scaling import KIND as INPUT_STATISTICS
 from fedkf.flower import handshake, internals, programs
-from fedkf.flower.answers import plain, sealed
+from fedkf.flower.answers import MOST, ROOM, plain, sealed
 from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
 from fedkf.flower.messages import make_reply, read_call, read_payload
 from fedkf.flower.orders import OrderRefusal, signed_content
@@ -103,6 +103,10 @@ def answered(
         text = reason(error)
         reply, kinds = handshake.answer(message, {"error": text}), {"error": len(text)}
     content = plain(reply)
+    if len(content) > MOST - ROOM:
+        text = f"its answer of {len(content) / 1e9:.1f} GB is too large to be sealed"
+        reply, kinds = handshake.answer(message, {"error": text}), {"error": len(text)}
+        content = plain(reply)
     about = {"kinds": dict(kinds), "bytes": len(content), "digest": digest(content)}
     entry = {**described(message), **about}
     SentLog(folder / SENT).append(entry, folder.key(), folder.accounts().told)

@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedkf.flower import orders
 from fedkf.flower.answers import Forgery, Opener
-from fedkf.flower.carrier import Grid
+from fedkf.flower.carrier import FlowerEngine, Grid
 from fedkf.flower.keys import CoordinatorKeys, fingerprint
 
 SiteKeys = Callable[[], Mapping[int, ec.EllipticCurvePublicKey]]
@@ -26,7 +26,7 @@ class SignedGrid:
         self, grid: Grid, keys: CoordinatorKeys, sites: SiteKeys, numbers: orders.Numbers
     ) -> None:
         self.grid, self.keys, self.sites, self.numbers = grid, keys, sites, numbers
-        self._asked: dict[str, tuple[str, ec.EllipticCurvePublicKey]] = {}
+        self._asked: dict[str, tuple[str, ec.EllipticCurvePublicKey, int]] = {}
 
     def get_node_ids(self) -> list[int]:
         known = self.sites()
@@ -41,7 +41,8 @@ class SignedGrid:
         for message, number in zip(ready, self.numbers.take(len(ready)), strict=True):
             node = message.metadata.dst_node_id
             to = orders.Recipient(node, fingerprint(known[node]))
-            asked.append((orders.sign(message, self.keys.signing, to, number), known[node]))
+            order = orders.sign(message, self.keys.signing, to, number)
+            asked.append((order, known[node], largest(message)))
         ids = list(self.grid.push_messages(ready)) if ready else []
         self._asked.update((id, order) for id, order in zip(ids, asked, strict=False) if id)
         accepted = dict(zip(map(id, ready), ids, strict=False))
@@ -54,9 +55,17 @@ class SignedGrid:
         asked = self._asked.pop(reply.metadata.reply_to_message_id, None)
         if reply.has_error() or asked is None:
             return reply  # of Flower's own, which says only that there is no answer
-        order, site = asked
+        order, site, most = asked
         try:
-            reply.content = Opener(self.keys.sealing).open(reply, order, site)
+            reply.content = Opener(self.keys.sealing).open(reply, order, site, most)
         except Forgery as error:
             reply.content = RecordDict({"reply": ConfigRecord({"error": str(error)})})
         return reply
+
+
+def largest(message: Message) -> int:
+    """Bytes that the payload of an answer to a message may have."""
+    arrays = [
+        array for record in message.content.array_records.values() for array in record.values()
+    ]
+    return max(FlowerEngine.largest, 8 * sum(len(array.data) for array in arrays))

@@ -23,6 +23,7 @@ from fedkf.core.records import Round
 from fedkf.core.schedule import active_clients
 from fedkf.core.versions import RemoteVersions
 from fedkf.flower import internals, programs
+from fedkf.flower.answers import check_sealable
 from fedkf.flower.carrier import Grid, RemoteEngine
 from fedkf.flower.coordinator import APP, VARIABLE, Coordinator, Job
 from fedkf.flower.grid import SignedGrid
@@ -103,6 +104,7 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
         inputs = None if config.data.proxy is None else named_proxy(config, sites.shape, say)
         proxy = prepare_proxy(config, inputs, sites.shape)
         assembly = Assembly.of(config, sites, proxy=proxy)
+        check_sealable(assembly)
         assembly = replace(assembly, agreement=agreement(asked, config))
         if config.privacy.on:
             say("under privacy sites count no test samples for others: no accuracy is measured")

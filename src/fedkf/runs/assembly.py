@@ -123,7 +123,9 @@ class Assembly:
         settings = self.config.federation
         defence = Defence(settings.defence, settings.min_clients)
         channel = Channel(engine, self.algorithm, self.codec)
-        return Server(self.task, self.population.sizes, channel, storage, defence, self.proxy)
+        made = Server(self.task, self.population.sizes, channel, storage, defence, self.proxy)
+        made.tests = dict(enumerate(self.population.test_sizes))
+        return made
 
     def federation(
         self, server: Server, checkpoint: Checkpoint, observers: Sequence[Observer] = ()

@@ -24,7 +24,7 @@ import torch
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer
 from fedkf.core.records import Round
-from fedkf.core.server import TooFewUploads
+from fedkf.core.server import Diverged
 from fedkf.engines.worker import end_with
 from fedkf.runs.experiment import execute
 from fedkf.runs.load import cores
@@ -270,7 +270,7 @@ def _run(plan: Plan, folder: Path, pipe: Connection, parent: int) -> None:
         os._exit(130)
     except UserError as error:
         send("mistake", str(error))
-    except TooFewUploads as error:
+    except Diverged as error:
         send("diverged", str(error))
     except FedkfError as error:
         send("failed", str(error))
