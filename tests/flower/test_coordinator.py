@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,27 @@ def test_its_commands_go_to_the_address_that_it_listens_on(coordinator: Coordina
         assert address() == f'"{expected}"'
     with pytest.raises(UserError, match=r"--bind 10\.0\.0\.5 is not in the certificate"):
         coordinator.start("10.0.0.5")
+
+
+@pytest.mark.parametrize("token", ["", "\n", "0123abcd"])
+def test_with_a_token_that_is_none_nothing_is_opened(
+    coordinator: Coordinator, token: str, cli: Callable[..., Outcome]
+) -> None:
+    (coordinator / "control.token").write_text(token)
+    outcome = cli("coordinator", "start", coordinator.path, "--bind", "127.0.0.1")
+    assert outcome.code == 1
+    assert "holds no token of 32 characters; remove the file" in " ".join(outcome.err.split())
+    assert not (coordinator / "tasks.secret").exists()
+    done = subprocess.run(  # whoever starts the port's program by itself
+        [sys.executable, "-m", "fedkf.flower.link"],
+        env={**os.environ, VARIABLE: str(coordinator.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedkf: ")
+    assert "holds no token" in done.stderr
 
 
 def test_ctrl_c_before_flower_has_started_a_run_withdraws_it(

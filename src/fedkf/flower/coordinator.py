@@ -31,6 +31,8 @@ VARIABLE = "FEDKF_COORDINATOR"
 FILE = "coordinator.yaml"
 TOKEN = "control.token"
 """Whoever sends it may register sites and start runs; nobody else may."""
+SHORTEST_TOKEN = 32
+"""Characters of a token; a shorter one is what a full disk or a hand has left of it."""
 APP = Path(__file__).parent / "app"
 EVERYWHERE = ("0.0.0.0", "::")
 """Addresses to listen on that stand for all of a machine's."""
@@ -74,6 +76,16 @@ class Coordinator:
     def own_keys(self) -> keys.CoordinatorKeys:
         """What it signs and opens with."""
         return keys.CoordinatorKeys.read(self.path)
+
+    def token(self) -> str:
+        """What opens Flower's control interface; an empty one would open it to everybody."""
+        found = (self / TOKEN).read_text(errors="replace")
+        if len(found.strip()) < SHORTEST_TOKEN:
+            raise FedkfError(
+                f"{self / TOKEN} holds no token of {SHORTEST_TOKEN} characters; remove the file, "
+                "and fedkf coordinator start makes a new one"
+            )
+        return found
 
     @property
     def port(self) -> int:
@@ -119,6 +131,7 @@ class Coordinator:
         self.own_keys()
         if not (self / TOKEN).exists():  # an earlier version made this coordinator
             write_secret(self / TOKEN, secrets.token_hex(32).encode())
+        self.token()
         secret = programs.new_secret(self / "tasks.secret")
         certificate = ("--root-certificates", str(self / "ca.crt"))
         arguments = [
