@@ -198,7 +198,9 @@ def test_an_answer_cannot_be_changed_or_given_again(pair: Pair) -> None:
     assert "not signed by it" in pair.train().error
 
 
-def test_a_stranger_gets_nothing_and_is_named(pair: Pair) -> None:
+def test_a_stranger_gets_nothing_and_is_named(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With every kind of message that Flower lets through, and without the coordinator's key."""
     pair.invite()
     before = sorted((pair.site / "state").rglob("*"))
@@ -207,7 +209,11 @@ def test_a_stranger_gets_nothing_and_is_named(pair: Pair) -> None:
     train = make_call(pair.call(), record, NODE, pair.head(), 60)
     evaluate = make_call(Call("evaluate", 0, 1, None, "1.1"), record, NODE, pair.head(), 60)
     empty = Message(RecordDict(), NODE, MessageType.TRAIN)
+    capsys.readouterr()
     pair.board.push_messages([query, train, evaluate, empty])
+    said = capsys.readouterr().err.splitlines()
+    assert len([line for line in said if line.startswith("fedkf site: refused message")]) == 4
+    assert not any("Traceback" in line for line in said)  # it would fill the log
     for _, content in pair.carried[1:]:
         assert set(content) == {"seal", "sealed"}
         assert len(unpacked(content.array_records["sealed"])) < 200

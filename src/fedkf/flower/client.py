@@ -139,7 +139,8 @@ def digest_of(message: Message) -> str:
 
 def reason(error: Exception) -> str:
     """What the coordinator is told. Messages may hold paths, so only our own sentences leave."""
-    traceback.print_exc(file=sys.stderr)
+    if not isinstance(error, OrderRefusal):  # of those a stranger may send any number
+        traceback.print_exc(file=sys.stderr)
     if isinstance(error, SiteRefusal):
         return str(error)
     cause = error.__cause__ if isinstance(error, StepFailed) else error
