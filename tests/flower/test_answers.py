@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Settings
+from conftest import Outcome, Settings
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from switchboard import Node, Switchboard
@@ -265,6 +265,68 @@ def test_with_new_keys_a_site_obeys_only_once_it_has_them(pair: Pair) -> None:
     assert pair.train().error == "its answer cannot be opened with the coordinator's key"
     assert refusals(pair)[-1]["reason"] == "it is not signed by the coordinator"
     pair.site.trust(pair.coordinator / "ca.crt")
+    assert pair.train().error == ""
+
+
+def other_coordinator(pair: Pair, folder: Path) -> Coordinator:
+    """A coordinator in a folder of its own, with the same site."""
+    made = Coordinator(folder)
+    made.create(["127.0.0.1"], 8000)
+    for name in ("keys.json", "sites.json"):
+        (made / name).write_bytes((pair.coordinator / name).read_bytes())
+    return made
+
+
+def test_a_new_coordinator_is_obeyed_although_the_clock_of_the_one_before_was_ahead(
+    pair: Pair, tmp_path: Path, cli: Callable[..., Outcome]
+) -> None:
+    def obey(coordinator: Coordinator) -> None:
+        assert cli("site", "trust", pair.site.path, coordinator / "ca.crt").code == 0
+        pair.coordinator = coordinator
+
+    first, orders = pair.coordinator, pair.site / "orders.json"
+    (first / "orders").write_text(str(2**60))  # centuries ahead
+    pair.invite()
+    before = orders.read_bytes()
+    obey(first)  # the same again changes nothing
+    assert orders.read_bytes() == before
+    captured = pair.carried[-1][0]
+    second = other_coordinator(pair, tmp_path / "second")
+    obey(second)
+    assert pair.invite()[0] is not None
+    assert pair.train().error == ""
+    new = pair.carried[-1][0]
+    pair.board.push_messages([captured, new])
+    assert refusals(pair)[0]["reason"] == "it is not signed by the coordinator"
+    assert "an old one" in refusals(pair)[1]["reason"]
+    # Whoever is trusted again goes on where it was: what it ordered before is not obeyed twice.
+    obey(first)
+    assert orders.read_bytes() == before
+    pair.board.push_messages([captured, new])
+    assert "an old one" in refusals(pair)[2]["reason"]
+    assert pair.train().error == ""
+    obey(second)
+    pair.board.push_messages([new])
+    assert "an old one" in refusals(pair)[-1]["reason"]
+
+
+def test_taking_a_new_coordinator_is_made_up_for_after_a_crash(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pair.coordinator / "orders").write_text(str(2**60))
+    pair.invite()
+    second = other_coordinator(pair, tmp_path / "second")
+
+    def crash(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("fedkf.flower.site.take_up", crash)
+        with pytest.raises(KeyboardInterrupt):
+            pair.site.trust(second / "ca.crt")
+    pair.coordinator = second
+    assert "an old one" in pair.train().error
+    pair.site.trust(second / "ca.crt")
     assert pair.train().error == ""
 
 
