@@ -175,7 +175,9 @@ def test_a_site_keeps_so_many_promises_and_no_more(
     for _ in range(2):  # before any sample is read
         with pytest.raises(SiteRefusal, match="keeps the promises of 3 experiments and takes no"):
             make(experiment="0000000a").agree()
+    monkeypatch.setattr(budget, "MOST_PROMISES", 2)  # as if more had been kept before
     make(experiment="00000001", privacy__epsilon=7.0).agree()
+    monkeypatch.setattr(budget, "MOST_PROMISES", 3)
     # What the sentence says helps: an ended experiment's promise goes, and what was spent stays.
     train(make(experiment="00000002"))
     content = json.loads((folder / "privacy.json").read_text())

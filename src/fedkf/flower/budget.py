@@ -126,8 +126,9 @@ class SiteAccounts:
             content = self._content()
             epsilon, delta = map(float, content["promises"].get(terms.experiment, (math.inf, 1)))
             reading = content["reading"]
-            others = content["promises"].keys() - {terms.experiment}
-        if math.isfinite(terms.epsilon) and len(others) >= MOST_PROMISES:
+            known = terms.experiment in content["promises"] or math.isinf(terms.epsilon)
+            full = len(content["promises"]) >= MOST_PROMISES
+        if full and not known:
             raise SiteRefusal(
                 f"it keeps the promises of {MOST_PROMISES} experiments and takes no more; its "
                 f"operator takes those of ended ones out of {FILE}, puts {SENT} aside and vouches "
