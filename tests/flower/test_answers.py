@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Pair:
         self.carry: Callable[[Message, Message], Message] = lambda message, reply: reply
         self.board = Switchboard({NODE: self.serve})
         self.carried: list[tuple[Message, RecordDict]] = []
+        self.nodes = {0: NODE}
 
     def serve(self, message: Message) -> Message:
         context = Context(1, NODE, {}, RecordDict(), {})
@@ -94,8 +96,9 @@ class Pair:
             replies.append(reply)
             return True
 
-        nodes = {0: NODE}
-        engine = FlowerEngine(self.grid(), lambda: nodes, timeout=60, more=lambda _: self.head())
+        engine = FlowerEngine(
+            self.grid(), lambda: self.nodes, timeout=60, more=lambda _: self.head()
+        )
         engine.exchange([self.call()], self.down(), accept)
         return replies[0]
 
@@ -128,6 +131,17 @@ def test_a_site_works_for_its_coordinator_and_writes_down_what_it_sent(pair: Pai
     assert (first["type"], first["kinds"]) == ("query", {"sizes": 16, "shape": 24})
     assert (second["type"], second["experiment"], second["round"]) == ("train", EXPERIMENT, "1")
     assert second["kinds"] == reply.upload.nbytes()
+
+
+def test_a_site_is_one_client_of_an_experiment(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.invite()
+    assert pair.train().error == ""
+    asked = pair.call()
+    for number, error in ((1, "it was asked as another client of this experiment before"), (0, "")):
+        call = replace(asked, client=number, round=2, version="2.1")
+        monkeypatch.setattr(pair, "call", lambda call=call: call)
+        monkeypatch.setattr(pair, "nodes", {number: NODE})
+        assert pair.train().error == error
 
 
 def test_whoever_carries_an_answer_cannot_read_it(pair: Pair) -> None:

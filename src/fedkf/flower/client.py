@@ -59,6 +59,7 @@ def step(message: Message, context: Context) -> Message:
         call, head = read_call(message)
         host = Host(folder, handshake.Invitation.read(message))
         host.check(call)
+        host.settle_client(call.client)
         reply = host.perform(call, read_payload(message), list(head["keep"]))
         assert reply.upload is not None
         header = {"wrote_state": reply.wrote_state}
