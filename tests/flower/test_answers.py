@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Settings
+from conftest import Outcome, Settings
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from switchboard import Node, Switchboard
@@ -54,6 +55,7 @@ class Pair:
         self.carry: Callable[[Message, Message], Message] = lambda message, reply: reply
         self.board = Switchboard({NODE: self.serve})
         self.carried: list[tuple[Message, RecordDict]] = []
+        self.nodes = {0: NODE}
 
     def serve(self, message: Message) -> Message:
         context = Context(1, NODE, {}, RecordDict(), {})
@@ -94,8 +96,9 @@ class Pair:
             replies.append(reply)
             return True
 
-        nodes = {0: NODE}
-        engine = FlowerEngine(self.grid(), lambda: nodes, timeout=60, more=lambda _: self.head())
+        engine = FlowerEngine(
+            self.grid(), lambda: self.nodes, timeout=60, more=lambda _: self.head()
+        )
         engine.exchange([self.call()], self.down(), accept)
         return replies[0]
 
@@ -128,6 +131,17 @@ def test_a_site_works_for_its_coordinator_and_writes_down_what_it_sent(pair: Pai
     assert (first["type"], first["kinds"]) == ("query", {"sizes": 16, "shape": 24})
     assert (second["type"], second["experiment"], second["round"]) == ("train", EXPERIMENT, "1")
     assert second["kinds"] == reply.upload.nbytes()
+
+
+def test_a_site_is_one_client_of_an_experiment(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.invite()
+    assert pair.train().error == ""
+    asked = pair.call()
+    for number, error in ((1, "it was asked as another client of this experiment before"), (0, "")):
+        call = replace(asked, client=number, round=2, version="2.1")
+        monkeypatch.setattr(pair, "call", lambda call=call: call)
+        monkeypatch.setattr(pair, "nodes", {number: NODE})
+        assert pair.train().error == error
 
 
 def test_whoever_carries_an_answer_cannot_read_it(pair: Pair) -> None:
@@ -198,7 +212,9 @@ def test_an_answer_cannot_be_changed_or_given_again(pair: Pair) -> None:
     assert "not signed by it" in pair.train().error
 
 
-def test_a_stranger_gets_nothing_and_is_named(pair: Pair) -> None:
+def test_a_stranger_gets_nothing_and_is_named(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With every kind of message that Flower lets through, and without the coordinator's key."""
     pair.invite()
     before = sorted((pair.site / "state").rglob("*"))
@@ -207,7 +223,11 @@ def test_a_stranger_gets_nothing_and_is_named(pair: Pair) -> None:
     train = make_call(pair.call(), record, NODE, pair.head(), 60)
     evaluate = make_call(Call("evaluate", 0, 1, None, "1.1"), record, NODE, pair.head(), 60)
     empty = Message(RecordDict(), NODE, MessageType.TRAIN)
+    capsys.readouterr()
     pair.board.push_messages([query, train, evaluate, empty])
+    said = capsys.readouterr().err.splitlines()
+    assert len([line for line in said if line.startswith("fedkf site: refused message")]) == 4
+    assert not any("Traceback" in line for line in said)  # it would fill the log
     for _, content in pair.carried[1:]:
         assert set(content) == {"seal", "sealed"}
         assert len(unpacked(content.array_records["sealed"])) < 200
@@ -259,6 +279,68 @@ def test_with_new_keys_a_site_obeys_only_once_it_has_them(pair: Pair) -> None:
     assert pair.train().error == "its answer cannot be opened with the coordinator's key"
     assert refusals(pair)[-1]["reason"] == "it is not signed by the coordinator"
     pair.site.trust(pair.coordinator / "ca.crt")
+    assert pair.train().error == ""
+
+
+def other_coordinator(pair: Pair, folder: Path) -> Coordinator:
+    """A coordinator in a folder of its own, with the same site."""
+    made = Coordinator(folder)
+    made.create(["127.0.0.1"], 8000)
+    for name in ("keys.json", "sites.json"):
+        (made / name).write_bytes((pair.coordinator / name).read_bytes())
+    return made
+
+
+def test_a_new_coordinator_is_obeyed_although_the_clock_of_the_one_before_was_ahead(
+    pair: Pair, tmp_path: Path, cli: Callable[..., Outcome]
+) -> None:
+    def obey(coordinator: Coordinator) -> None:
+        assert cli("site", "trust", pair.site.path, coordinator / "ca.crt").code == 0
+        pair.coordinator = coordinator
+
+    first, orders = pair.coordinator, pair.site / "orders.json"
+    (first / "orders").write_text(str(2**60))  # centuries ahead
+    pair.invite()
+    before = orders.read_bytes()
+    obey(first)  # the same again changes nothing
+    assert orders.read_bytes() == before
+    captured = pair.carried[-1][0]
+    second = other_coordinator(pair, tmp_path / "second")
+    obey(second)
+    assert pair.invite()[0] is not None
+    assert pair.train().error == ""
+    new = pair.carried[-1][0]
+    pair.board.push_messages([captured, new])
+    assert refusals(pair)[0]["reason"] == "it is not signed by the coordinator"
+    assert "an old one" in refusals(pair)[1]["reason"]
+    # Whoever is trusted again goes on where it was: what it ordered before is not obeyed twice.
+    obey(first)
+    assert orders.read_bytes() == before
+    pair.board.push_messages([captured, new])
+    assert "an old one" in refusals(pair)[2]["reason"]
+    assert pair.train().error == ""
+    obey(second)
+    pair.board.push_messages([new])
+    assert "an old one" in refusals(pair)[-1]["reason"]
+
+
+def test_taking_a_new_coordinator_is_made_up_for_after_a_crash(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pair.coordinator / "orders").write_text(str(2**60))
+    pair.invite()
+    second = other_coordinator(pair, tmp_path / "second")
+
+    def crash(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("fedkf.flower.site.take_up", crash)
+        with pytest.raises(KeyboardInterrupt):
+            pair.site.trust(second / "ca.crt")
+    pair.coordinator = second
+    assert "an old one" in pair.train().error
+    pair.site.trust(second / "ca.crt")
     assert pair.train().error == ""
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
+import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import registry
 from conftest import Outcome, Settings
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.error import Error
@@ -19,7 +26,9 @@ from fedkf.cli.interruption import Stopped, interrupt
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.records import Round
 from fedkf.core.scores import Score
+from fedkf.flower import programs
 from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
+from fedkf.flower.keys import make_node_key
 from fedkf.flower.programs import free_port
 from fedkf.flower.server import execute, server
 from fedkf.flower.site import SiteFolder
@@ -99,6 +108,27 @@ def test_its_commands_go_to_the_address_that_it_listens_on(coordinator: Coordina
         coordinator.start("10.0.0.5")
 
 
+@pytest.mark.parametrize("token", ["", "\n", "0123abcd"])
+def test_with_a_token_that_is_none_nothing_is_opened(
+    coordinator: Coordinator, token: str, cli: Callable[..., Outcome]
+) -> None:
+    (coordinator / "control.token").write_text(token)
+    outcome = cli("coordinator", "start", coordinator.path, "--bind", "127.0.0.1")
+    assert outcome.code == 1
+    assert "holds no token of 32 characters; remove the file" in " ".join(outcome.err.split())
+    assert not (coordinator / "tasks.secret").exists()
+    done = subprocess.run(  # whoever starts the port's program by itself
+        [sys.executable, "-m", "fedkf.flower.link"],
+        env={**os.environ, VARIABLE: str(coordinator.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedkf: ")
+    assert "holds no token" in done.stderr
+
+
 def test_ctrl_c_before_flower_has_started_a_run_withdraws_it(
     coordinator: Coordinator, job: Submitted, tmp_path: Path
 ) -> None:
@@ -130,6 +160,153 @@ def test_a_job_that_flower_does_not_take_is_withdrawn(
     with pytest.raises(FedkfError):
         coordinator.submit(job().config(), tmp_path / "run", False, 1)
     assert len(list((coordinator / "jobs").glob("*/job.json"))) == 1
+
+
+# -- sites, of which Flower has a registry of its own --------------------------------------------
+
+
+@pytest.fixture
+def flower(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """Flower's side alone, with the keys of some sites in `tmp_path`."""
+    for name in ("north", "south", "west", "east"):
+        (tmp_path / name).mkdir()
+        make_node_key(tmp_path / name)
+    registry.install(tmp_path, coordinator / "flower.db")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    environment = coordinator.environment()
+    return lambda verb, what="": programs.flwr(["supernode", verb, str(what)], environment)
+
+
+def test_a_registration_that_was_not_written_down_is_taken_up(
+    coordinator: Coordinator,
+    flower: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = tmp_path / "north" / "node.pub"
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("fedkf.flower.coordinator.write_atomically", full)
+        with pytest.raises(OSError, match="No space left"):
+            coordinator.add("north", key)
+    assert coordinator.nodes() == {}
+    coordinator.add("north", key)
+    (node,) = flower("list")["nodes"]
+    assert coordinator.nodes() == {"north": int(node["node-id"])}
+    assert list(coordinator.site_keys()) == [int(node["node-id"])]
+    with pytest.raises(UserError, match="north is registered already; remove it first"):
+        coordinator.add("north", key)
+    with pytest.raises(UserError, match=r"node\.pub is of north, which is registered already"):
+        coordinator.add("south", key)
+    assert list(coordinator.nodes()) == ["north"]
+
+
+def test_a_site_that_flower_does_not_know_any_more_is_removed(
+    coordinator: Coordinator, flower: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    for name in ("north", "south"):
+        coordinator.add(name, tmp_path / name / "node.pub")
+    flower("unregister", coordinator.nodes()["north"])  # and a crash
+    coordinator.remove("north")
+    assert list(coordinator.nodes()) == ["south"]
+    with pytest.raises(UserError, match="Flower takes no key twice; make a new site"):
+        coordinator.add("north", tmp_path / "north" / "node.pub")
+    (coordinator / "flower.db").unlink()
+    coordinator.remove("south")
+    coordinator.add("south", tmp_path / "south" / "node.pub")
+    assert list(coordinator.nodes()) == ["south"]
+
+
+def test_whatever_else_flower_refuses_is_told(
+    coordinator: Coordinator, flower: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    coordinator.add("north", tmp_path / "north" / "node.pub")
+    with closing(sqlite3.connect(coordinator / "flower.db")) as database, database:
+        database.execute("CREATE TRIGGER no BEFORE UPDATE ON node BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(FedkfError, match="Flower could not do it"):
+        coordinator.remove("north")
+    assert list(coordinator.nodes()) == ["north"]
+
+
+def test_sites_that_are_added_at_once_are_all_registered(
+    coordinator: Coordinator, flower: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    names = ["north", "south", "west", "east"]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda n: coordinator.add(n, tmp_path / n / "node.pub"), names):
+            pass
+    assert sorted(coordinator.nodes()) == sorted(names)
+    assert len(coordinator.site_keys()) == 4
+
+
+def test_a_key_that_an_earlier_version_did_not_keep_is_given_again(
+    coordinator: Coordinator, flower: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    coordinator.add("north", tmp_path / "north" / "node.pub")
+    before = coordinator.nodes()
+    (coordinator / "keys.json").unlink()
+    with pytest.raises(UserError, match=r"add it again with its node\.pub"):
+        coordinator.site_keys()
+    with pytest.raises(UserError, match="registered already, by another key; remove it first"):
+        coordinator.add("north", tmp_path / "south" / "node.pub")
+    coordinator.add("north", tmp_path / "north" / "node.pub")
+    assert coordinator.nodes() == before
+    assert list(coordinator.site_keys()) == list(before.values())
+
+
+@pytest.mark.parametrize("name", ["sites.json", "keys.json"])
+@pytest.mark.parametrize("content", ["", "[]", '{"north"', '{"north": null}', "\udcff"])
+def test_a_registry_that_is_damaged_is_named(
+    coordinator: Coordinator, name: str, content: str, cli: Callable[..., Outcome]
+) -> None:
+    (coordinator / "sites.json").write_text('{"north": 7}')
+    (coordinator / name).write_text(content, errors="surrogateescape")
+    outcome = cli("coordinator", "remove", coordinator.path, "west")
+    if name == "keys.json":
+        outcome = cli("coordinator", "add", coordinator.path, "west", "west.pub")
+    assert outcome.code == 1
+    assert f"{name} is damaged: " in " ".join(outcome.err.split())
+    assert "unexpected" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda about: about[:-20], "is no JSON"),
+        (lambda about: "[]", "must be an object, not list"),
+        (lambda about: about.replace('"clients"', '"sites"'), "clients is missing"),
+        (lambda about: about.replace('"train": 40', '"train": "many"'), "must be a whole number"),
+        (lambda about: about.replace('"shape"', '"form"'), "shape is missing"),
+    ],
+)
+def test_a_description_of_sites_that_is_damaged_is_named(
+    change: Callable[[str], str], words: str, tmp_path: Path
+) -> None:
+    sites = Sites(["north", "south"], {0: 40, 1: 40}, [9, 9], (1, 8, 8), ["0", "1", "2"])
+    file = tmp_path / "partition.json"
+    file.write_bytes(sites.described())
+    assert Sites.read(RunFolder(tmp_path)) == sites
+    file.write_text(change(file.read_text()))
+    with pytest.raises(FedkfError, match=rf"partition\.json is damaged: .*{words}") as error:
+        Sites.read(RunFolder(tmp_path))
+    assert error.value.exit_code == 1
+
+
+@pytest.mark.parametrize("wait", ["inf", "nan", "-1", "1e300"])
+def test_a_wait_that_is_none_is_refused(
+    wait: str, coordinator: Coordinator, tmp_path: Path, cli: Callable[..., Outcome]
+) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text("data: {source: folder, class_names: [ill, well]}")
+    outcome = cli("coordinator", "run", coordinator.path, study, "--wait", wait)
+    assert outcome.code == 2
+    assert "it must be from 0 to 1,000,000 seconds" in " ".join(outcome.err.split())
+    assert list((coordinator / "jobs").iterdir()) == []
 
 
 def saying(**about: Any) -> Node:
@@ -198,7 +375,9 @@ def test_what_an_earlier_version_made_is_told_what_it_lacks(
         coordinator.submit(job().config(), tmp_path / "run", False, 1)
 
     (coordinator / "sites.json").write_text('{"north": 7}')
-    with pytest.raises(UserError, match=r"the key of north was not kept .* remove it, and add it"):
+    with pytest.raises(
+        UserError, match=r"the key of north was not kept .* add it again with its node\.pub"
+    ):
         submit()
     before = (coordinator / "ca.crt").read_bytes()
     for name in ("signing.key", "sealing.key"):

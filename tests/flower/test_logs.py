@@ -13,7 +13,7 @@ from fedkf.core.digests import digest
 from fedkf.core.errors import FedkfError
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.keys import make_node_key, node_key
-from fedkf.flower.logs import BEGINNING, SentLog
+from fedkf.flower.logs import BEGINNING, NEAR, SentLog
 from fedkf.flower.site import SiteFolder
 
 
@@ -65,6 +65,20 @@ def test_a_line_that_a_crash_cut_off_was_never_sent(log: SentLog, tmp_path: Path
     log.append({"round": 4}, node_key(tmp_path))
     assert log.check(node_key(tmp_path).public_key()) == 4
     assert log.file.read_bytes().startswith(whole)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"time": "', b'{"more": "' + b"y" * NEAR])
+def test_a_line_may_be_longer_than_what_is_read_at_once(
+    log: SentLog, tmp_path: Path, torn: bytes
+) -> None:
+    key = node_key(tmp_path)
+    told = {"promises": "x" * 3 * NEAR}
+    log.append({"account": told}, key)
+    with open(log.file, "ab") as file:
+        file.write(torn)
+    assert log.last("account", key.public_key()) == told
+    log.append({"round": 5}, key)
+    assert log.check(key.public_key()) == 5
 
 
 def test_another_sites_line_is_not_its_own(log: SentLog, tmp_path: Path) -> None:

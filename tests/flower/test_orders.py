@@ -17,6 +17,7 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from switchboard import Switchboard
 
 from fedkf.core.client import Call
+from fedkf.core.errors import FedkfError
 from fedkf.flower.messages import make_call, packed
 from fedkf.flower.orders import Guard, Numbers, OrderRefusal, Recipient, sign
 
@@ -186,3 +187,10 @@ def test_numbers_only_grow_also_after_an_old_copy_was_put_back(tmp_path: Path) -
     assert numbers.take(1)[0] > second[-1]
     numbers.file.write_text(json.dumps(2**60))  # a clock that went back
     assert list(numbers.take(1)) == [2**60 + 1]
+
+
+@pytest.mark.parametrize("content", [b"", b"many", b"\xff"])
+def test_numbers_that_cannot_be_read_are_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "orders").write_bytes(content)
+    with pytest.raises(FedkfError, match=r"orders is damaged; put a copy back, or remove it if"):
+        Numbers(tmp_path / "orders").take(1)

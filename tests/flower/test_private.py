@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -81,6 +82,23 @@ def test_a_key_that_was_open_is_closed(tmp_path: Path) -> None:
     (tmp_path / "node.key").chmod(0o644)
     write_secret(tmp_path / "node.key", b"a new one")
     assert (tmp_path / "node.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_is_written_whole_or_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "control.token"
+    write_secret(file, b"an old one")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_secret(file, b"a new one")
+    assert file.read_bytes() == b"an old one"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_flowers_programs_write_for_their_owner_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from conftest import Outcome, Settings
 from fedkf.core.client import Call
 from fedkf.core.payload import Payload
 from fedkf.core.privacy import Mechanism
+from fedkf.flower import budget
 from fedkf.flower.budget import FILE, Limit, SiteAccounts, Terms
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.handshake import Introduction, Invitation, Members
+from fedkf.flower.logs import SENT, SentLog
 from fedkf.flower.settings import SiteRefusal, incoming, outgoing
 from fedkf.flower.site import Host, SiteFolder
 from fedkf.runs.config import resolve
@@ -36,11 +39,10 @@ def folder(tmp_path: Path, npz: Path) -> SiteFolder:
 
 @pytest.fixture
 def make(folder: SiteFolder, settings: Settings) -> Make:
-    def host(budget: str = "null", experiment: str = "0123abcd", **overrides: Any) -> Host:
+    def host(own: str = "null", experiment: str = "0123abcd", **overrides: Any) -> Host:
         text = (folder / "site.yaml").read_text()
         lines = [
-            f"privacy: {budget}" if line.startswith("privacy:") else line
-            for line in text.splitlines()
+            f"privacy: {own}" if line.startswith("privacy:") else line for line in text.splitlines()
         ]
         (folder / "site.yaml").write_text("\n".join(lines))
         keys = {"data.class_names": ["0", "1", "2"], **PRIVATE}
@@ -161,6 +163,33 @@ def test_an_experiment_may_not_promise_less_than_before(make: Make) -> None:
     with pytest.raises(SiteRefusal, match="the experiment promised ε = 7 before"):
         train(make())
     make(experiment="4567abcd", privacy__epsilon=8.5).agree()
+
+
+def test_a_site_keeps_so_many_promises_and_no_more(
+    make: Make, folder: SiteFolder, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Outcome]
+) -> None:
+    monkeypatch.setattr(budget, "MOST_PROMISES", 3)
+    for number in range(3):
+        make(experiment=f"{number:08d}").agree()
+    SentLog(folder / SENT).append({}, folder.key(), folder.accounts().told)
+    for _ in range(2):  # before any sample is read
+        with pytest.raises(SiteRefusal, match="keeps the promises of 3 experiments and takes no"):
+            make(experiment="0000000a").agree()
+    monkeypatch.setattr(budget, "MOST_PROMISES", 2)  # as if more had been kept before
+    make(experiment="00000001", privacy__epsilon=7.0).agree()
+    monkeypatch.setattr(budget, "MOST_PROMISES", 3)
+    # What the sentence says helps: an ended experiment's promise goes, and what was spent stays.
+    train(make(experiment="00000002"))
+    content = json.loads((folder / "privacy.json").read_text())
+    del content["promises"]["00000000"]
+    (folder / "privacy.json").write_text(json.dumps(content))
+    (folder / "orders.json").write_text("{}")  # as of a site that has obeyed
+    (folder / SENT).rename(folder / "sent.of-last-year.jsonl")
+    assert cli("site", "recover", folder.path).code == 0
+    make(experiment="0000000a").agree()
+    after = json.loads((folder / "privacy.json").read_text())
+    assert after["turns"] == content["turns"]
+    assert set(after["promises"]) == {"00000001", "00000002", "0000000a"}
 
 
 def test_its_own_file_may_insist_on_a_unit(make: Make) -> None:

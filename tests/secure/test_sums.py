@@ -15,6 +15,8 @@ from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import Client
 from fedkf.core.payload import Payload
 from fedkf.core.server import TooFewUploads
+from fedkf.secure import wire
+from fedkf.secure.secrets import SEED, RoundSecrets
 from fedkf.secure.sums import SecureSums
 
 SECURE: dict[str, Any] = {"transport__secure": True}
@@ -191,3 +193,48 @@ def test_a_table_without_a_row_for_everybody_is_refused_and_named(
     for record in secure.rounds:
         assert [r["client"] for r in record["refused"]] == [2]
         assert f"its table of {group} has 9 rows, not the 10" in record["refused"][0]["reason"]
+
+
+def sending(public: bytes, *clients: int) -> Callable[..., Payload]:
+    """Phase 1, where some clients send other keys than their own."""
+    honest = SecureSums.secure_keys
+
+    def lie(self: SecureSums, client: Client, down: Payload) -> Payload:
+        upload = honest(self, client, down)
+        if client.id in clients:
+            upload["keys"]["public"] = wire.tensor(public)
+        return upload
+
+    return lie
+
+
+@pytest.mark.parametrize("place", [0, SEED])
+@pytest.mark.parametrize("point", [bytes(SEED), b"\1" + bytes(SEED - 1)])
+def test_a_key_with_which_nobody_can_agree_on_a_secret_is_refused_and_named(
+    place: int,
+    point: bytes,
+    plain: Callable[[str, Lost], Ended],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = bytearray(RoundSecrets(b"a seed").public())
+    key[place : place + SEED] = point
+    monkeypatch.setattr(SecureSums, "secure_keys", sending(bytes(key), 2))
+    secure = run(tmp_path, "fedavg", **SECURE)
+    assert apart(plain("fedavg", {"secure_keys": [2]}), secure) <= 1e-5
+    for record in secure.rounds:
+        assert record["refused"] == [{"client": 2, "reason": "its public keys are none"}]
+
+
+def test_clients_with_the_same_keys_are_refused_and_named(
+    plain: Callable[[str, Lost], Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = RoundSecrets(b"a seed").public()
+    monkeypatch.setattr(SecureSums, "secure_keys", sending(key, 2, 7))
+    secure = run(tmp_path, "fedavg", **SECURE)
+    assert apart(plain("fedavg", {"secure_keys": [2, 7]}), secure) <= 1e-5
+    for record in secure.rounds:
+        assert [r["client"] for r in record["refused"]] == [2, 7]
+        assert {r["reason"] for r in record["refused"]} == {
+            "its public keys are those of another client"
+        }

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fedkf.runs.schema import Config
 
 FILE = "privacy.json"
+MOST_PROMISES = 1000
+"""Experiments whose promises a site keeps; every line of sent.jsonl tells them all."""
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """What a file that was damaged may end in."""
 READING = (
@@ -124,6 +126,14 @@ class SiteAccounts:
             content = self._content()
             epsilon, delta = map(float, content["promises"].get(terms.experiment, (math.inf, 1)))
             reading = content["reading"]
+            known = terms.experiment in content["promises"] or math.isinf(terms.epsilon)
+            full = len(content["promises"]) >= MOST_PROMISES
+        if full and not known:
+            raise SiteRefusal(
+                f"it keeps the promises of {MOST_PROMISES} experiments and takes no more; its "
+                f"operator takes those of ended ones out of {FILE}, puts {SENT} aside and vouches "
+                "for what is left (fedkf site recover)"
+            )
         if reading not in (None, terms.reading):
             raise SiteRefusal(
                 "under privacy its samples were read by other data keys before, and each way to "

@@ -59,6 +59,7 @@ def step(message: Message, context: Context) -> Message:
         call, head = read_call(message)
         host = Host(folder, handshake.Invitation.read(message))
         host.check(call)
+        host.settle_client(call.client)
         reply = host.perform(call, read_payload(message), list(head["keep"]))
         assert reply.upload is not None
         header = {"wrote_state": reply.wrote_state}
@@ -143,7 +144,8 @@ def digest_of(message: Message) -> str:
 
 def reason(error: Exception) -> str:
     """What the coordinator is told. Messages may hold paths, so only our own sentences leave."""
-    traceback.print_exc(file=sys.stderr)
+    if not isinstance(error, OrderRefusal):  # of those a stranger may send any number
+        traceback.print_exc(file=sys.stderr)
     if isinstance(error, SiteRefusal):
         return str(error)
     cause = error.__cause__ if isinstance(error, StepFailed) else error

@@ -19,8 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import write_atomically
 from fedkf.core.records import Round
-from fedkf.flower import keys, programs
+from fedkf.core.shapes import Damage, Kind, Value, integer, named, parse_json, text
+from fedkf.flower import internals, keys, programs
 from fedkf.flower.internals import credentials
+from fedkf.flower.orders import locked
 from fedkf.flower.private import OWNER_ALONE, current_umask, private, write_secret
 from fedkf.runs.config import parse
 from fedkf.runs.documents import read_yaml
@@ -29,11 +31,20 @@ from fedkf.runs.store import RunFolder
 
 VARIABLE = "FEDKF_COORDINATOR"
 FILE = "coordinator.yaml"
+SITES, KEYS = "sites.json", "keys.json"
+"""The node and the public key of every registered site, by its name."""
+DATABASE = "flower.db"
+REMOVED = "unregistered"
+"""What Flower says of a node that is shut out for good."""
 TOKEN = "control.token"
 """Whoever sends it may register sites and start runs; nobody else may."""
+SHORTEST_TOKEN = 32
+"""Characters of a token; a shorter one is what a full disk or a hand has left of it."""
 APP = Path(__file__).parent / "app"
 EVERYWHERE = ("0.0.0.0", "::")
 """Addresses to listen on that stand for all of a machine's."""
+LONGEST_WAIT = 1e6
+"""Seconds in which sites must have connected."""
 PATIENCE = 180.0
 """Seconds in which Flower must have started a run's server process."""
 
@@ -61,7 +72,7 @@ class Coordinator:
         keys.make_coordinator_keys(self.path)
         write_secret(self / TOKEN, secrets.token_hex(32).encode())
         (self / "flwr").mkdir(exist_ok=True)
-        write_atomically(self / "sites.json", b"{}\n")
+        write_atomically(self / SITES, b"{}\n")
         content = {"hosts": list(hosts), "port": port}
         (self / FILE).write_text(yaml.safe_dump(content, sort_keys=False))
 
@@ -74,6 +85,16 @@ class Coordinator:
     def own_keys(self) -> keys.CoordinatorKeys:
         """What it signs and opens with."""
         return keys.CoordinatorKeys.read(self.path)
+
+    def token(self) -> str:
+        """What opens Flower's control interface; an empty one would open it to everybody."""
+        found = (self / TOKEN).read_text(errors="replace")
+        if len(found.strip()) < SHORTEST_TOKEN:
+            raise FedkfError(
+                f"{self / TOKEN} holds no token of {SHORTEST_TOKEN} characters; remove the file, "
+                "and fedkf coordinator start makes a new one"
+            )
+        return found
 
     @property
     def port(self) -> int:
@@ -119,6 +140,7 @@ class Coordinator:
         self.own_keys()
         if not (self / TOKEN).exists():  # an earlier version made this coordinator
             write_secret(self / TOKEN, secrets.token_hex(32).encode())
+        self.token()
         secret = programs.new_secret(self / "tasks.secret")
         certificate = ("--root-certificates", str(self / "ca.crt"))
         arguments = [
@@ -128,7 +150,7 @@ class Coordinator:
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
             *("--host", host, "--port", str(self.port)),
-            *("--database", str(self / "flower.db")),
+            *("--database", str(self / DATABASE)),
             *secret,
         ]
         programs.stand_in(self / "bin", "flwr-serverapp", "fedkf.flower.server")
@@ -152,40 +174,75 @@ class Coordinator:
 
     def nodes(self) -> dict[str, int]:
         """The node of every registered site, in the order of registration."""
-        content: dict[str, int] = json.loads((self / "sites.json").read_bytes())
-        return content
+        return self._registry(SITES, integer)
 
     def add(self, name: str, key: Path) -> None:
-        """Register a site by its public key. Its node is known by that key, not by what it says."""
-        nodes = self.nodes() if self._settings() else {}
-        if name in nodes:
-            raise UserError(f"{name} is registered already; remove it first")
-        if not key.is_file():
-            raise UserError(f"{key} is not there; it is the site's node.pub")
-        public = key.read_text(errors="replace")
-        keys.node_public_key(public, str(key))
-        arguments = ["supernode", "register", str(key), programs.LINK, "--name", name]
-        answer = programs.flwr(arguments, self.environment())
-        self._write({**nodes, name: int(answer["node-id"])}, {**self._public_keys(), name: public})
+        """Register a site by its public key. Its node is known by that key, not by what it says.
+
+        Flower registers before it is written down here: what a crash left between the two is taken
+        up by asking for it again.
+        """
+        self._settings()
+        with locked(self / SITES):
+            nodes, public = self.nodes(), self._public_keys()
+            if name in nodes and name in public:
+                raise UserError(f"{name} is registered already; remove it first")
+            if not key.is_file():
+                raise UserError(f"{key} is not there; it is the site's node.pub")
+            content = key.read_text(errors="replace")
+            found = self._known(content, key)
+            if name in nodes and found != nodes[name]:
+                raise UserError(f"{name} is registered already, by another key; remove it first")
+            if same := [other for other, node in nodes.items() if node == found and other != name]:
+                raise UserError(f"{key} is of {same[0]}, which is registered already")
+            if found is None:
+                arguments = ["supernode", "register", str(key), programs.LINK, "--name", name]
+                found = int(programs.flwr(arguments, self.environment())["node-id"])
+            self._write({**nodes, name: found}, {**public, name: content})
+
+    def _known(self, public: str, where: Path) -> int | None:
+        """The node that Flower has for a key already; None if it has none."""
+        key = keys.node_public_key(public, str(where))
+        found = internals.registered(self / DATABASE, keys.public_pem(key))
+        if found is not None and found[1] == REMOVED:
+            raise UserError(
+                f"the site of {where} was removed, and Flower takes no key twice; make a new site "
+                "(fedkf site init), and add it by its node.pub"
+            )
+        return None if found is None else found[0]
 
     def remove(self, name: str) -> None:
-        nodes = self.nodes() if self._settings() else {}
-        if name not in nodes:
-            raise UserError(f"no site {name!r}; registered are {', '.join(nodes) or 'none'}")
-        arguments = ["supernode", "unregister", str(nodes.pop(name)), programs.LINK]
-        programs.flwr(arguments, self.environment())
-        self._write(nodes, self._public_keys())
+        """Shut a site out, also if Flower does not know it any more."""
+        self._settings()
+        with locked(self / SITES):
+            nodes = self.nodes()
+            if name not in nodes:
+                raise UserError(f"no site {name!r}; registered are {', '.join(nodes) or 'none'}")
+            node = str(nodes.pop(name))
+            try:
+                programs.flwr(["supernode", "unregister", node, programs.LINK], self.environment())
+            except programs.Declined:
+                if self._states().get(node, REMOVED) != REMOVED:
+                    raise
+            self._write(nodes, self._public_keys())
 
     @private()
     def _write(self, nodes: dict[str, int], public: dict[str, str]) -> None:
         known = {name: public[name].strip() for name in nodes if name in public}
-        for file, content in (("keys.json", known), ("sites.json", nodes)):
+        for file, content in ((KEYS, known), (SITES, nodes)):
             write_atomically(self / file, (json.dumps(content, indent=2) + "\n").encode())
 
     def _public_keys(self) -> dict[str, str]:
-        file = self / "keys.json"
-        content: dict[str, str] = json.loads(file.read_bytes()) if file.exists() else {}
-        return content
+        return self._registry(KEYS, text) if (self / KEYS).exists() else {}
+
+    def _registry(self, name: str, kind: Kind[Value]) -> dict[str, Value]:
+        """What a file says of each site."""
+        try:
+            return named(kind)(parse_json((self / name).read_bytes()))
+        except FileNotFoundError:
+            raise FedkfError(f"{self / name} is not there; put a copy back") from None
+        except Damage as error:
+            raise FedkfError(f"{self / name} is damaged: {error}; put a copy back") from None
 
     def site_keys(self) -> dict[int, ec.EllipticCurvePublicKey]:
         """The key of every registered site, by its node."""
@@ -193,15 +250,19 @@ class Coordinator:
         if lacking := [name for name in nodes if name not in public]:
             raise UserError(
                 f"the key of {lacking[0]} was not kept when it was registered (by an earlier "
-                "version); remove it, and add it again with its node.pub"
+                "version); add it again with its node.pub"
             )
         return {node: keys.node_public_key(public[name], name) for name, node in nodes.items()}
 
     def statuses(self) -> dict[str, str]:
         """Whether each registered site is connected."""
-        answer = programs.flwr(["supernode", "list", programs.LINK], self.environment())
-        found = {str(node["node-id"]): str(node["status"]) for node in answer["nodes"]}
+        found = self._states()
         return {name: found.get(str(node), "unknown") for name, node in self.nodes().items()}
+
+    def _states(self) -> dict[str, str]:
+        """What Flower says of every node that it knows."""
+        answer = programs.flwr(["supernode", "list", programs.LINK], self.environment())
+        return {str(node["node-id"]): str(node["status"]) for node in answer["nodes"]}
 
     # -- runs -----------------------------------------------------------------------------------
 
@@ -212,6 +273,8 @@ class Coordinator:
 
     def submit(self, config: Config, out: Path, resume: bool, wait: float) -> Job:
         """Hand a run to Flower."""
+        if not 0 <= wait <= LONGEST_WAIT:
+            raise UserError(f"--wait is {wait:g}; it must be from 0 to {LONGEST_WAIT:,.0f} seconds")
         self._settings()
         self.own_keys(), self.site_keys()  # without them no site would obey
         job = self.job(secrets.token_hex(8))
@@ -307,8 +370,8 @@ class Job:
             pid = self.read("pid")
             gone = pid is not None and not alive(pid)
             ended = self.read("exit")  # after that: it is written before the process is gone
-            for text in self.said()[heard:]:
-                say(text)
+            for sentence in self.said()[heard:]:
+                say(sentence)
                 heard += 1
             for record in RunFolder(self.out).rounds()[seen:] if pid is not None else []:
                 on_round(record)

@@ -8,8 +8,10 @@ Flower in which a part is somewhere else, nothing is run.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hmac
 import importlib
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -84,6 +86,21 @@ def credentials(address: str, token: str) -> str:
     values = {key % address: value or token for key, value in STORED.items()}
     lines = [f"{key}: {base64.b64encode(v.encode()).decode()}\n" for key, v in values.items()]
     return "".join(lines) if token else "{}\n"
+
+
+def registered(database: Path, key: bytes) -> tuple[int, str] | None:
+    """The node that a SuperLink's database has for a public key, and what became of it.
+
+    Flower's command line tells nobody's key, so that a registration whose answer was lost is found
+    nowhere else. None if the key is not there or the database is of another form.
+    """
+    query = "SELECT node_id, status FROM node WHERE public_key = ?"
+    try:
+        with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as db:
+            row = db.execute(query, (key,)).fetchone()
+    except sqlite3.Error:
+        return None
+    return None if row is None else (int(row[0]) % 2**64, str(row[1]))  # it has them signed
 
 
 def found(path: str) -> Any:

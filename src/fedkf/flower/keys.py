@@ -213,7 +213,7 @@ def pem(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey | X25519PrivateKey) 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def public_pem(key: Ed25519PublicKey | X25519PublicKey) -> bytes:
+def public_pem(key: ec.EllipticCurvePublicKey | Ed25519PublicKey | X25519PublicKey) -> bytes:
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fedkf.core.errors import FedkfError
 from fedkf.flower import internals
-from fedkf.flower.coordinator import TOKEN, VARIABLE
+from fedkf.flower.coordinator import VARIABLE, Coordinator
 
 
 def main() -> None:
     """Run the SuperLink; its control interface serves the coordinator alone."""
-    internals.run_link((Path(os.environ[VARIABLE]) / TOKEN).read_text())
+    try:
+        token = Coordinator(Path(os.environ[VARIABLE])).token()
+    except FedkfError as error:
+        raise SystemExit(f"fedkf: {error}") from None
+    internals.run_link(token)
 
 
 if __name__ == "__main__":

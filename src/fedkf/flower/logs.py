@@ -25,6 +25,8 @@ RECOVERED = "recovered"
 PURPOSE = b"fedkf sent 1\n"
 BEGINNING = "0" * 64
 """What the first line has in the place of the digest of the line before."""
+NEAR = 1 << 20
+"""Bytes of sent.jsonl that are near its end, unless its last line is longer."""
 MOST = 1 << 22
 """Bytes of refused.jsonl, which a stranger could fill a disk with; then a new one is begun."""
 
@@ -58,12 +60,19 @@ class SentLog:
                 os.fsync(descriptor)
 
     def _end(self) -> bytes:
-        """The last lines."""
+        """The last lines from the beginning of one of them; the last whole one is among them."""
         if not self.file.exists():
             return b""
         with open(self.file, "rb") as file:
-            file.seek(max(0, self.file.stat().st_size - (1 << 20)))
-            return file.read()
+            size, length = file.seek(0, os.SEEK_END), NEAR
+            while True:
+                file.seek(max(0, size - length))
+                content = file.read(length)
+                if length >= size:
+                    return content
+                if content.count(b"\n") > 1:
+                    return content.partition(b"\n")[2]
+                length *= 2  # a line may be longer than that
 
     def _drop_torn_line(self) -> None:
         """A line that a crash cut off in its middle was of an answer that did not leave."""
@@ -80,9 +89,7 @@ class SentLog:
 
         Raises ValueError if the site did not write that line.
         """
-        content = self._end()
-        whole = len(content) == self.file.stat().st_size
-        for line in reversed(content.split(b"\n")[0 if whole else 1 : -1]):
+        for line in reversed(self._end().split(b"\n")[:-1]):
             if f'"{name}": '.encode() in line:
                 found = signed(line, key)
                 if found is None:

@@ -22,6 +22,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from flwr.app import ArrayRecord, ConfigRecord, Message
 
+from fedkf.core.digests import digest
+from fedkf.core.errors import FedkfError
 from fedkf.core.payload import write_atomically
 from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal
@@ -70,10 +72,10 @@ def signed_content(message: Message) -> bytes:
 
 def payload_digest(message: Message) -> str:
     """Of the one array that a message may carry, as its bytes travel."""
-    digest = hashlib.sha256()
+    found = hashlib.sha256()
     for record in message.content.array_records.values():
-        digest.update(array_bytes(record))
-    return digest.hexdigest()
+        found.update(array_bytes(record))
+    return found.hexdigest()
 
 
 def array_bytes(record: ArrayRecord) -> bytes:
@@ -94,10 +96,21 @@ class Numbers:
     def take(self, count: int) -> range:
         """The next so many numbers, which nobody else gets."""
         with locked(self.file):
-            last = int(self.file.read_text()) if self.file.exists() else 0
+            last = self._last()
             first = max(last + 1, time.time_ns() // 1000)
             write_atomically(self.file, str(first + count - 1).encode())
         return range(first, first + count)
+
+    def _last(self) -> int:
+        if not self.file.exists():
+            return 0
+        try:
+            return int(self.file.read_text())
+        except ValueError:
+            raise FedkfError(
+                f"{self.file} is damaged; put a copy back, or remove it if this machine's clock "
+                "was never ahead"
+            ) from None
 
 
 # -- the site's side -----------------------------------------------------------------------------
@@ -163,6 +176,36 @@ class Guard:
         if not isinstance(seen, dict) or not all(type(n) is int for n in seen.values()):
             raise OrderRefusal(f"{self.file.name} is damaged, so old orders cannot be told apart")
         return seen
+
+
+def kept_of(file: Path, key: Ed25519PublicKey) -> Path:
+    """Where a site keeps what it has seen of a coordinator's orders while it obeys another one."""
+    return file.with_name(f"{file.stem}.{digest(key.public_bytes_raw())[:16]}{file.suffix}")
+
+
+@private()
+def put_aside(file: Path, key: Ed25519PublicKey) -> None:
+    """Keep what was seen of the orders that this key signed, before another key is obeyed."""
+    with locked(file):
+        if file.exists():
+            write_atomically(kept_of(file, key), file.read_bytes())
+
+
+@private()
+def take_up(file: Path, key: Ed25519PublicKey) -> None:
+    """Go on with what was seen of this key's orders, if what the file holds was put aside as that
+    of another key: the numbers of two coordinators have nothing to do with each other, and one
+    whose clock was ahead has larger ones than the next will have for long.
+
+    The file stays, for it says that orders were obeyed at all. A crash after `put_aside` is made
+    up for when the same key is taken again.
+    """
+    with locked(file):
+        own = kept_of(file, key)
+        others = {*file.parent.glob(f"{file.stem}.*{file.suffix}")} - {own}
+        content = file.read_bytes() if file.exists() else None
+        if content is not None and content in [other.read_bytes() for other in others]:
+            write_atomically(file, own.read_bytes() if own.exists() else b"{}")
 
 
 @contextlib.contextmanager

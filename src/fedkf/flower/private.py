@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedkf.core.payload import write_atomically
+
 OWNER_ALONE = 0o077
 """A umask: files are made with mode 0600, folders and programs with 0700."""
 
@@ -29,8 +31,9 @@ def current_umask() -> int:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, from its first moment on."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.fchmod(descriptor, 0o600)  # it may have been there
-    with open(descriptor, "wb") as file:
-        file.write(content)
+    """A file that only its owner can read, from its first moment on, with all of its content.
+
+    A crash or a full disk leaves what was there before: an empty secret would be anybody's.
+    """
+    with private():
+        write_atomically(path, content)

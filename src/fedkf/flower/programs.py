@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import shutil
 import socket
 import subprocess
@@ -29,6 +30,11 @@ QUIET = {
 
 LINK = "lab"
 """The name of the coordinator's connection in Flower's own configuration."""
+
+LARGEST_LOG = 1 << 24
+"""Bytes of a program's log, which a stranger could fill a disk with; then a new one is begun."""
+ANSWER = 300.0
+"""Seconds in which Flower's command line must have answered."""
 
 
 def program(name: str) -> str:
@@ -59,9 +65,17 @@ def stand_in(folder: Path, name: str, module: str) -> None:
     file = folder / name
     # Flower drops what its programs say, so it goes to a file.
     log = str(folder.parent / f"{name}.log")
+    # A first line that names Python could hold neither a space nor a long path, so a shell starts
+    # it. The second line is a command to the shell; to Python it and the third are a text.
     file.write_text(
-        f"#!{sys.executable}\nimport os\n\n"
-        f"log = os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)\n"
+        "#!/bin/sh\n"
+        f"""'''exec' {shlex.quote(sys.executable)} "$0" "$@"\n"""
+        "' '''\n"
+        "import os\n\n"
+        f"log = {log!r}\n"
+        f"if os.path.exists(log) and os.path.getsize(log) > {LARGEST_LOG}:\n"
+        "    os.replace(log, log + '.old')\n"
+        "log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)\n"
         "os.dup2(log, 1)\nos.dup2(log, 2)\n\n"
         f"from {module} import main\n\nmain()\n"
     )
@@ -113,12 +127,25 @@ def start_executor(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     )
 
 
+class Declined(FedkfError):
+    """Flower was asked for something and answered that it is not to be had."""
+
+
 def flwr(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
     """Run Flower's command line and return the object that it prints."""
     command = [program("flwr"), *arguments, "--format", "json"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=dict(environment), timeout=300
-    )
+    asked = " ".join(arguments[:2])
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=dict(environment),
+            timeout=ANSWER,
+        )
+    except subprocess.TimeoutExpired:
+        raise FedkfError(f"Flower did not answer within {ANSWER:g} s ({asked})") from None
     try:
         text = done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1]
         answer: dict[str, Any] = json.loads(text)
@@ -128,7 +155,7 @@ def flwr(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, 
         said = str(answer.get("error-message") or done.stderr or done.stdout)
         if "SuperLink is unavailable" in said:
             raise FedkfError("the coordinator does not answer; fedkf coordinator start starts it")
-        raise FedkfError(f"Flower could not do it ({' '.join(arguments[:2])}): {last_line(said)}")
+        raise Declined(f"Flower could not do it ({asked}): {last_line(said)}")
     return answer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from functools import cached_property
@@ -26,7 +27,7 @@ from fedkf.flower.budget import FILE as BUDGET
 from fedkf.flower.budget import Limit, SiteAccounts, Terms
 from fedkf.flower.evidence import ORDERS, Evidence
 from fedkf.flower.handshake import Introduction, Invitation
-from fedkf.flower.orders import Guard, Recipient
+from fedkf.flower.orders import Guard, Recipient, locked, put_aside, take_up
 from fedkf.flower.own_data import at_site, load_data, load_source
 from fedkf.flower.private import private
 from fedkf.flower.settings import SiteRefusal, incoming, open_scale, unsettled
@@ -72,8 +73,12 @@ class SiteFolder:
     def trust(self, certificate: Path) -> None:
         """Obey the coordinator whose ca.crt this is, from now on, and no other."""
         authority, trusted = read_certificate(certificate)
+        with contextlib.suppress(UserError):  # it may know of no other yet
+            if (before := self.trusted().signing) != trusted.signing:
+                put_aside(self / ORDERS, before)
         write_atomically(self / "ca.crt", authority)
         write_atomically(self / keys.PINNED, trusted.content())
+        take_up(self / ORDERS, trusted.signing)
 
     def trusted(self) -> keys.TrustedKeys:
         """The keys of its coordinator."""
@@ -258,6 +263,18 @@ class Host:
         for version in (call.version, call.start or "0.0"):
             if not re.fullmatch(r"\d+\.\d+", version):  # it becomes a file's name
                 raise SiteRefusal(f"{version!r} is no version of its state")
+
+    @private()
+    def settle_client(self, client: int) -> None:
+        """Be the same client throughout an experiment: as three of them, a site would be alone in a
+        sum that seems to hide it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._folder / "client"
+        with locked(file):
+            if not file.exists():
+                write_atomically(file, str(client).encode())
+            elif file.read_bytes() != str(client).encode():
+                raise SiteRefusal("it was asked as another client of this experiment before")
 
     @private()
     def perform(self, call: Call, down: Payload, keep: list[str]) -> Reply:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.holdings import Holding
 from fedkf.core.objective import find
+from fedkf.core.shapes import many, mapping, take, text, whole
 from fedkf.flower.carrier import Grid
 from fedkf.flower.handshake import Introduction, Invitation, Members, introductions
 from fedkf.flower.settings import outgoing
@@ -50,15 +52,20 @@ class Sites(Members):
 
     @classmethod
     def read(cls, run: RunFolder) -> Sites:
-        about = run.read_json("partition.json")
-        clients = about["clients"]
-        return cls(
-            [c["name"] for c in clients],
-            {c["id"]: c["train"] for c in clients},
-            [c["test"] for c in clients],
-            tuple(about["shape"]),
-            about["class_names"],
-        )
+        """Those of a run that has begun, as `described`."""
+
+        def read(content: object) -> Sites:
+            about = mapping(content)
+            clients = take(about, "clients", many(Holding.read))
+            return cls(
+                [client.name for client in clients],
+                {k: client.train for k, client in enumerate(clients)},
+                [client.test for client in clients],
+                tuple(take(about, "shape", many(whole))),
+                take(about, "class_names", many(text)),
+            )
+
+        return run.read_record("partition.json", read)
 
     def digest(self) -> str:
         return hashlib.sha256(self.described()).hexdigest()

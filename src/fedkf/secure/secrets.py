@@ -87,6 +87,21 @@ def public_half(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+def exchangeable(public: bytes) -> bool:
+    """Whether a secret can be agreed on with both halves of a client's key.
+
+    With a few points of the curve, zeros among them, everybody would agree on the same secret, so
+    that the exchange fails at whoever tries it.
+    """
+    own = X25519PrivateKey.generate()
+    try:
+        for half in (public[:SEED], public[SEED:]):
+            own.exchange(X25519PublicKey.from_public_bytes(half))
+    except ValueError:
+        return False
+    return True
+
+
 def pair_seed(private: bytes, theirs: bytes) -> bytes:
     """What two clients, and nobody else, have in common: the seed of their masks."""
     key = X25519PrivateKey.from_private_bytes(private)

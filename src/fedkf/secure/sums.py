@@ -157,7 +157,7 @@ class SecureSums(Algorithm):
         assert own is not None
         threshold = needed(len(asked), self.share)
         hello = Payload().add("roster", {"asked": len(asked)}, "public_keys")
-        keys = server.exchange("secure_keys", asked, hello)
+        keys = own_keys(server, server.exchange("secure_keys", asked, hello))
         require(server, "sent keys", keys, threshold)
         roster = wire.make_roster(keys, len(asked), threshold)
         shares = server.exchange("secure_shares", roster.clients, wire.with_roster(roster, server))
@@ -232,6 +232,15 @@ class SecureSums(Algorithm):
             if vector.dtype != torch.int64 or vector.shape != (2 + 2 * fixed.length(like),):
                 return "its masked upload has not the length of all others"
         return ""
+
+
+def own_keys(server: Server, keys: Sequence[Upload]) -> list[Upload]:
+    """Those whose keys nobody else has sent; the others are refused, or all clients would refuse
+    the roster."""
+    same = wire.shared(keys)
+    why = "its public keys are those of another client"
+    server.refused += [Refused(upload.client, why) for upload in keys if upload.client in same]
+    return [upload for upload in keys if upload.client not in same]
 
 
 def of_roster(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import torch
 
 from fedkf.core.payload import Payload
 from fedkf.secure.protocol import PUBLIC, Roster, needed
-from fedkf.secure.secrets import Words
+from fedkf.secure.secrets import Words, exchangeable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +46,16 @@ def from_words(vector: Tensor) -> Words:
 
 
 def is_key(value: Tensor) -> bool:
-    return value.dtype == torch.uint8 and value.shape == (PUBLIC,)
+    """Whether every other client can agree on secrets with whoever has this key."""
+    shaped = value.dtype == torch.uint8 and value.shape == (PUBLIC,)
+    return shaped and exchangeable(content(value))
+
+
+def shared(keys: Sequence[Upload]) -> set[int]:
+    """The clients that have sent the same keys as another one."""
+    sent = {upload.client: content(upload["keys"]["public"]) for upload in keys}
+    counts = Counter(sent.values())
+    return {client for client, key in sent.items() if counts[key] > 1}
 
 
 def make_roster(keys: Sequence[Upload], asked: int, threshold: int) -> Roster:
