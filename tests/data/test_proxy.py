@@ -48,6 +48,27 @@ def test_algorithms_that_do_not_need_it_train_on_the_same_clients(settings: Sett
     assert len(prepared(settings)[0].labels) + len(prepared(settings)[0].test_labels) == 72
 
 
+def patients(place: Path, settings: Settings, **data: Any) -> Settings:
+    """A table of forty patients, three rows each, in the settings of a run."""
+    random, lines = np.random.default_rng(0), ["patient,weight,height,ill"]
+    for k in range(120):
+        weight, height = random.normal(1000 + 60 * (k % 2), 48), random.normal(2, 0.1)
+        lines.append(f"p{k // 3},{weight:.2f},{height:.3f},{'yes' if k % 2 else 'no'}")
+    (place / "all.csv").write_text("\n".join(lines))
+    about = {"source": "table", "path": str(place / "all.csv"), "target": "ill", "clients": 3}
+    about |= {"partition": "iid", "columns": ["weight", "height"], "proxy": 0.2, **data}
+    return {**settings, "data": about, "model": {"name": "mlp"}}
+
+
+def test_where_clients_scale_themselves_the_server_does_too(
+    settings: Settings, tmp_path: Path
+) -> None:
+    data, proxy = prepared(patients(tmp_path, settings, scaling="site"))
+    assert data.images.mean().abs() < 0.05
+    assert proxy.mean(0).tolist() == pytest.approx([0, 0], abs=1e-5)
+    assert proxy.std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
+
+
 def test_a_file_without_labels_is_enough(settings: Settings, tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 20, 20, 3), dtype=np.uint8)
     np.savez(tmp_path / "p.npz", images=images)
