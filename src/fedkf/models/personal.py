@@ -72,7 +72,10 @@ class Personal:
                 if len(index) == 1 and alone:  # batch norm cannot train on a single sample
                     continue
                 chosen = samples[index]
-                client.step(client.task.loss(model(data.images[chosen]), data.labels[chosen]))
+                # The step around it judges, in which training is not looked for.
+                with client.task.precision(training=True):
+                    loss = client.task.loss(model(data.images[chosen]), data.labels[chosen])
+                client.step(loss)
             return copy_of(model)
         finally:
             for parameter in free.values():
