@@ -15,6 +15,9 @@ from conftest import Outcome
 
 import fedkf
 from fedkf.core.errors import UserError
+from fedkf.runs.config import resolve
+from fedkf.runs.recipe import card_of
+from fedkf.runs.trained import Trained
 
 HEAD = "hospital,age,sex,pressure,stay,ill"
 
@@ -174,6 +177,16 @@ def test_a_personal_model_is_refused_where_sites_scaled_themselves(
     fedkf.run(settings, algorithm="fedavg", rounds=1, workers=0, out=tmp_path / "run")
     with pytest.raises(UserError, match="scaled by its own mean and deviation"):
         fedkf.personal_model(tmp_path / "run", "north")
+
+
+def test_models_of_measured_inputs_without_columns_know_their_scaling() -> None:
+    """Such as those of a data set that comes as arrays, of which no file of rows is read."""
+    config = resolve({"data": {"source": "icu", "scaling": "site"}})
+    said = card_of(config, (7,))
+    assert said == {"scaling": "site"}
+    about = {"model": "mlp", "shape": [7], "class_names": ["a", "b"], "mean": None, "std": None}
+    with pytest.raises(UserError, match="scaled by its own mean and deviation"):
+        Trained(torch.nn.Linear(7, 2), about | said)(torch.zeros(2, 7))
 
 
 def test_what_is_missing_in_an_array_is_filled_as_in_a_file(
