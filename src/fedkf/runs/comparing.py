@@ -14,7 +14,7 @@ from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.records import Round, Summary
 from fedkf.metrics import METRICS, PAPER
 from fedkf.metrics.sites import over
-from fedkf.runs.collect import PERSONAL, Group, difference, gather, pairs
+from fedkf.runs.collect import PERSONAL, Group, difference, gather, pairs, set_apart
 from fedkf.runs.config import flatten
 from fedkf.runs.result import Result
 from fedkf.runs.statistics import words
@@ -24,12 +24,6 @@ from fedkf.runs.sweep import sweep as run_all
 
 Given = Result | str | Path
 BASELINE = "fedavg"
-WEIGHTY = {
-    "federation.rounds": "rounds",
-    "model.name": "model",
-    "federation.fraction": "fraction of clients",
-}
-"""Settings beside the algorithm that alone can make a difference, and what they are called."""
 FREE = {"data", "engine", "output"}
 """Sections in which runs of the same data, seed and setting may differ."""
 
@@ -185,13 +179,8 @@ def caveats(base: Group, group: Group, seeds: tuple[int, int, int]) -> list[str]
 
     `seeds` are those of the pairs, of the group's mean and of the baseline's.
     """
-    found = []
-    for key, what in WEIGHTY.items():
-        told = [tuple(flatten(run.config)[key] for run in pair) for pair in pairs(base, group)]
-        other = [(one, two) for one, two in told if one != two]
-        if other:
-            one, two = other[0]
-            found.append(f"{what} {two}, the baseline's {one}")
+    matched = [tuple(run.config.model_dump() for run in pair) for pair in pairs(base, group)]
+    found = set_apart((one, two) for one, two in matched)
     paired, own, theirs = seeds
     if (own, theirs) != (paired, paired):
         found.append(
