@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import Settings, model_bytes
+from conftest import Settings, make_client, model_bytes
 from torch import nn
 
 import fedkf
+from fedkf.algorithms.ccvr import CCVR
+from fedkf.core.algorithm import starting_loss
 from fedkf.core.errors import UserError
+from fedkf.core.evaluation import outputs
 from fedkf.core.optimizers import factor, make_optimizer
+from fedkf.core.payload import Payload
 from fedkf.core.task import Training
+from fedkf.models.personal import Personal
 from fedkf.runs.config import resolve
 
 
@@ -83,6 +89,30 @@ def test_bfloat16_is_close_and_leaves_float32_weights(settings: Settings) -> Non
         assert tensor.dtype == torch.float32
         assert torch.allclose(tensor, full[name], atol=2e-3)
     assert all(math.isfinite(float(t.sum())) for t in half.values())
+
+
+def test_training_is_in_bfloat16_and_what_is_told_of_a_model_in_float32(
+    settings: Settings,
+) -> None:
+    """Losses before training, statistics and judgements, also within a step that trains."""
+    client = make_client(settings, 1)
+    task, data, shared = client.task, client.data, client.task.initial_weights
+    down = Payload(weights=shared)
+
+    def told() -> list[Any]:
+        made = outputs(task.load("student", shared).eval(), data.images)
+        return [made, starting_loss(client, shared), CCVR().describe(client, down)]
+
+    whole, tuned = told(), Personal("finetune", 2)(client, shared)
+    task.training = replace(task.training, precision="bfloat16")
+    with task.precision(training=True):
+        again = told()
+    assert torch.equal(whole[0], again[0])
+    assert whole[1] == again[1]
+    for name, tensor in whole[2]["feature_statistics"].items():
+        assert torch.equal(tensor, again[2]["feature_statistics"][name])
+    low = Personal("finetune", 2)(client, shared)  # a step that judges is in float32 around it
+    assert any(not torch.equal(tuned[name], low[name]) for name in shared)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,50 @@ def test_algorithms_that_do_not_need_it_train_on_the_same_clients(settings: Sett
     assert len(prepared(settings)[0].labels) + len(prepared(settings)[0].test_labels) == 72
 
 
+def patients(place: Path, settings: Settings, **data: Any) -> Settings:
+    """A table of forty patients, three rows each, in the settings of a run."""
+    random, lines = np.random.default_rng(0), ["patient,weight,height,ill"]
+    for k in range(120):
+        weight, height = random.normal(1000 + 60 * (k % 2), 48), random.normal(2, 0.1)
+        lines.append(f"p{k // 3},{weight:.2f},{height:.3f},{'yes' if k % 2 else 'no'}")
+    (place / "all.csv").write_text("\n".join(lines))
+    about = {"source": "table", "path": str(place / "all.csv"), "target": "ill", "clients": 3}
+    about |= {"partition": "iid", "columns": ["weight", "height"], "proxy": 0.2, **data}
+    return {**settings, "data": about, "model": {"name": "mlp"}}
+
+
+def test_where_clients_scale_themselves_the_server_does_too(
+    settings: Settings, tmp_path: Path
+) -> None:
+    data, proxy = prepared(patients(tmp_path, settings, scaling="site"))
+    assert data.images.mean().abs() < 0.05
+    assert proxy.mean(0).tolist() == pytest.approx([0, 0], abs=1e-5)
+    assert proxy.std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_a_share_is_of_whole_units(settings: Settings, tmp_path: Path) -> None:
+    config = resolve(patients(tmp_path, settings, split_by="patient", scaling="none"))
+    samples = load_samples(config)
+    assert samples.proxy is not None
+    assert samples.source.index is not None
+    held = set(samples.source.index.tolist())
+    clients, server = (
+        {k // 3 for k in range(120) if (k in held) == kept} for kept in (True, False)
+    )
+    assert (len(samples.proxy), len(server), len(clients)) == (24, 8, 32)
+    assert not server & clients
+
+
+def test_a_share_of_one_unit_is_refused(settings: Settings, tmp_path: Path) -> None:
+    config = resolve(patients(tmp_path, settings, split_by="patient"))
+    (tmp_path / "all.csv").write_text(
+        "patient,weight,height,ill\n"
+        + "".join(f"p,{k},2,{'yes' if k % 2 else 'no'}\n" for k in range(9))
+    )
+    with pytest.raises(UserError, match=r"data\.proxy is 0\.2, which leaves nothing"):
+        load_samples(config)
+
+
 def test_a_file_without_labels_is_enough(settings: Settings, tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 20, 20, 3), dtype=np.uint8)
     np.savez(tmp_path / "p.npz", images=images)

@@ -36,6 +36,17 @@ def test_all_of_the_model_learns_or_its_head_alone(client: Client) -> None:
     assert loss_on(client, head, everything) < loss_on(client, shared, everything)
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "step"])
+def test_personal_training_has_the_whole_rate_whatever_a_schedule_has_left(
+    client: Client, schedule: str
+) -> None:
+    shared, training = client.task.initial_weights, client.task.training
+    whole = Personal("finetune", 2)(client, shared)
+    client.task.training = replace(training, schedule=schedule, rounds=client.round)
+    late = Personal("finetune", 2)(client, shared)
+    assert all(torch.equal(whole[k], late[k]) for k in shared)
+
+
 def test_the_head_of_any_module_is_what_its_features_do_not_depend_on() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     freeze_features(model, torch.randn(1, 4))

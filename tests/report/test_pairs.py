@@ -8,7 +8,7 @@ import pytest
 from folders import write_run
 
 from fedkf.report.fairness import gains
-from fedkf.report.page import build, comparison
+from fedkf.report.page import build, comparison, paired
 from fedkf.report.pairs import baseline, contests
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import read_runs
@@ -45,6 +45,16 @@ def test_each_seed_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
         "Compared with FedAvg over 2 seeds, FedKF lifts the worst-served site by 5.0 points and "
         "the average over all sites by 2.5 points."
     )
+
+
+def test_what_else_differs_in_a_pair_is_told_beside_it(tmp_path: Path) -> None:
+    write(tmp_path / "fedavg", "fedavg", 0.5)
+    run = write(tmp_path / "fedkf", "fedkf", 0.6)
+    (row, *_) = paired(read_runs([tmp_path]))
+    assert "baseline" not in row["over"]
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("rounds: 3", "rounds: 9"))
+    assert "; rounds 9, the baseline&#39;s 3" in build(read_runs([tmp_path]))
 
 
 def test_from_three_seeds_on_the_headline_says_what_may_be_chance(tmp_path: Path) -> None:

@@ -52,6 +52,43 @@ def test_nothing_is_compared_across_seeds(runs: list[fedkf.Result]) -> None:
     assert other[0]["words"] == "no run on the same data with the same seed"
 
 
+def test_what_else_differs_between_runs_is_told(npz: Path, runs: list[fedkf.Result]) -> None:
+    common: dict[str, Any] = {"algorithm": "fedprox", "seed": 0, "workers": 0}
+    found = fedkf.compare([fedkf.run(tiny(npz), rounds=1, **common), runs[3]], metrics=["amp"])
+    assert found.rows[0]["words"].endswith("; rounds 1, the baseline's 2")
+    few = fedkf.run(tiny(npz), rounds=2, fraction=0.9, model="mlp", **common)
+    (row, *_) = fedkf.compare([few, runs[3]], metrics=["amp"]).rows
+    assert "; model mlp, the baseline's lenet5; fraction of clients 0.9, the" in row["words"]
+    assert ";" not in fedkf.compare([runs[0], runs[3]], metrics=["amp"]).rows[0]["words"]
+
+
+def test_of_two_runs_with_one_seed_neither_is_left_out(
+    npz: Path, tmp_path: Path, runs: list[fedkf.Result]
+) -> None:
+    long = fedkf.run(
+        tiny(npz), algorithm="fedprox", rounds=3, seed=0, workers=0, out=tmp_path / "long"
+    )
+    with pytest.raises(
+        UserError, match=r"long are runs of fedprox .* differ in federation\.rounds"
+    ):
+        fedkf.compare([runs[0], long])
+    assert fedkf.compare({"short": runs[0], "long": long}).rows
+    assert len(fedkf.compare([long, long.folder], metrics=["amp"]).rows) == 2  # the same run
+
+
+def test_a_baseline_without_personal_models_is_told(npz: Path, runs: list[fedkf.Result]) -> None:
+    own = {**tiny(npz), "evaluation": {"personal": "head"}}
+    found = fedkf.compare([fedkf.run(own, algorithm="fedprox", rounds=2, seed=0), runs[3]])
+    (row, *_) = [row for row in found.rows if row["readout"] == "personal"]
+    assert row["words"] == "the baseline has no personal models"
+
+
+def test_means_over_other_seeds_than_the_difference_are_told(runs: list[fedkf.Result]) -> None:
+    found = fedkf.compare([*runs[:2], *runs[3:]], metrics=["amp"])
+    told = {row["name"]: row["words"] for row in found.rows}
+    assert told["fedprox"].endswith("; the mean is over 2 seeds, the baseline's over 3 seeds")
+
+
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, fedkf.Result]:
     """Runs on the same data and seed, judged by the error or by the variance explained."""

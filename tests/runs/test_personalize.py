@@ -42,6 +42,18 @@ def test_training_on_its_own_data_helps_clients_that_differ(run: Path) -> None:
     assert result["after"]["amp"] > result["before"]["amp"] + 0.1
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_a_schedule_of_the_run_does_not_lower_the_rate(
+    settings: Settings, tmp_path: Path, schedule: str
+) -> None:
+    found = []
+    for how in ("constant", schedule):  # of one round, so that the shared models are the same
+        fedkf.run(settings, algorithm="fedavg", rounds=1, schedule=how, out=tmp_path / how)
+        found.append(fedkf.personalize(tmp_path / how, epochs=5, lr=0.1, workers=0))
+    assert found[0]["clients"] == found[1]["clients"]
+    assert found[0]["before"] != found[0]["after"]
+
+
 def test_workers_do_not_matter_and_the_proximal_term_does(run: Path) -> None:
     options: Settings = {"epochs": 10, "lr": 0.1}
     here = fedkf.personalize(run, workers=0, **options)

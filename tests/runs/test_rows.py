@@ -15,6 +15,9 @@ from conftest import Outcome
 
 import fedkf
 from fedkf.core.errors import UserError
+from fedkf.runs.config import resolve
+from fedkf.runs.recipe import card_of
+from fedkf.runs.trained import Trained
 
 HEAD = "hospital,age,sex,pressure,stay,ill"
 
@@ -146,6 +149,61 @@ def test_what_a_run_cannot_know_of_new_rows_is_told(folder: Path, tmp_path: Path
     dropped = train(folder, tmp_path / "drop", missing="drop")
     with pytest.raises(UserError, match=r"2 of 9 rows lack a value, the first in new\.csv, line 2"):
         dropped.predict(folder / "new.csv")
+
+
+def test_tensors_and_exports_are_refused_where_sites_scaled_themselves(
+    folder: Path, tmp_path: Path
+) -> None:
+    by_site = train(folder, tmp_path / "site", scaling="site")
+    x = torch.zeros(2, *by_site.data().shape)
+    for use in (
+        lambda: by_site.predict(x),
+        lambda: by_site.models["oca"](x),
+        lambda: by_site.evaluate({"new": (x.numpy(), np.array([0, 1]))}),
+        lambda: fedkf.export(by_site, tmp_path / "home"),
+        lambda: fedkf.load(by_site.folder).values(x),
+    ):
+        with pytest.raises(UserError, match="scaled by its own mean and deviation"):
+            use()
+    assert by_site.evaluate()["amp"] > 0.8  # on the run's own data
+
+
+def test_a_personal_model_is_refused_where_sites_scaled_themselves(
+    folder: Path, tmp_path: Path
+) -> None:
+    about = {"source": "table", "path": str(folder / "all.csv"), "site": "hospital"}
+    about |= {"target": "ill", "scaling": "site"}
+    settings = {"data": about, "evaluation": {"personal": "head"}, "model": {"name": "mlp"}}
+    fedkf.run(settings, algorithm="fedavg", rounds=1, workers=0, out=tmp_path / "run")
+    with pytest.raises(UserError, match="scaled by its own mean and deviation"):
+        fedkf.personal_model(tmp_path / "run", "north")
+
+
+def test_models_of_measured_inputs_without_columns_know_their_scaling() -> None:
+    """Such as those of a data set that comes as arrays, of which no file of rows is read."""
+    config = resolve({"data": {"source": "icu", "scaling": "site"}})
+    said = card_of(config, (7,))
+    assert said == {"scaling": "site"}
+    about = {"model": "mlp", "shape": [7], "class_names": ["a", "b"], "mean": None, "std": None}
+    with pytest.raises(UserError, match="scaled by its own mean and deviation"):
+        Trained(torch.nn.Linear(7, 2), about | said)(torch.zeros(2, 7))
+
+
+def test_what_is_missing_in_an_array_is_filled_as_in_a_file(
+    result: fedkf.Result, folder: Path, tmp_path: Path
+) -> None:
+    card, layout = result.about, result.about["reading"]["columns"]
+    assert layout == ["age", "sex", "pressure"]
+    lacks = torch.tensor(card["mean"])[None].repeat(2, 1)
+    lacks[:, 0] = float("nan")
+    whole = torch.tensor(card["mean"])[None].repeat(2, 1)
+    assert result.predict(lacks) == result.predict(whole)
+    fedkf.export(result, tmp_path / "home", ["torch"])
+    program = torch.export.load(tmp_path / "home" / "oca.pt2").module()
+    assert torch.equal(program(lacks), program(whole))
+    unscaled = train(folder, tmp_path / "none", scaling="none")
+    with pytest.raises(UserError, match=r"sample 0 lacks a value; without data\.scaling"):
+        unscaled.predict(lacks)
 
 
 def test_an_older_run_is_read_by_its_configuration(

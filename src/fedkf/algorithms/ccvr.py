@@ -83,7 +83,8 @@ class CCVR(Algorithm):
     def describe(self, client: Client, down: Payload) -> Payload:
         """Count, mean and covariance of the features of each class that the client holds."""
         model, labels = client.teacher(down["weights"]), client.data.labels.cpu()
-        parts = [features_and_logits(model, x)[0] for x in client.data.images.split(256)]
+        with client.task.precision(training=False):
+            parts = [features_and_logits(model, x)[0] for x in client.data.images.split(256)]
         whole = torch.cat(parts).flatten(1).cpu()
         features, dtype = whole.double(), whole.dtype
         counts, statistics = {}, {}

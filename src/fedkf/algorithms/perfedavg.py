@@ -83,7 +83,8 @@ class PerFedAvg(Algorithm):
         batch = next(client.batches("personal step"), None)
         if batch is None:  # batch norm with batches of one: nothing can be learned
             return readouts["aca"]
-        steps = gradient(client, parameters, batch)
+        with client.task.precision(training=True):  # also where the step around it judges
+            steps = gradient(client, parameters, batch)
         with torch.no_grad():
             for parameter, step in zip(parameters.values(), steps, strict=True):
                 parameter.sub_(self.personal_lr * step)

@@ -35,8 +35,8 @@ def correct(
 
 
 def outputs(model: nn.Module, images: Tensor) -> Tensor:
-    """What a model makes of inputs, on the CPU."""
-    with torch.no_grad():
+    """What a model makes of inputs, on the CPU: in float32, also in the midst of training."""
+    with torch.no_grad(), torch.autocast(images.device.type, enabled=False):
         return torch.cat([model(x).cpu() for x in images.split(CHUNK)])
 
 
@@ -47,7 +47,7 @@ def mean_loss(
 
     A loss that is no mean over samples, such as Cox's, has them all at once before it.
     """
-    with torch.no_grad():
+    with torch.no_grad(), task.precision(training=False):
         found = torch.cat([model(x) for x in inputs.split(chunk)])
         size = chunk if task.objective.averages else len(targets)
         parts = zip(found.split(size), targets.split(size), strict=True)

@@ -32,17 +32,39 @@ WAYS = (
 def set_aside(
     source: Source, share: float, random: np.random.Generator
 ) -> tuple[Source, NDArray[Any]]:
-    """The source without a share of its samples, and those samples' inputs."""
+    """The source without a share of its samples, and those samples' inputs.
+
+    Whole units are set aside where it is known whose samples are whose: nobody that a client tests
+    has samples on the server.
+    """
     if source.owners is not None:
         raise UserError(
             f"data.proxy is {share}, but every sample belongs to a site and none can be set "
             "aside for the server; name other data"
         )
-    order = random.permutation(len(source.labels))
+    if source.units is None:
+        order = random.permutation(len(source.labels))
+    else:
+        order = by_units(source.units, random)
     count = max(2, round(share * len(order)))
+    if source.units is not None:
+        count = at_an_end(source.units[order], count)
     if len(order) - count < 2:
         raise UserError(f"data.proxy is {share}, which leaves nothing of {len(order)} samples")
     return source.take(np.sort(order[count:])), source.inputs[np.sort(order[:count])]
+
+
+def by_units(units: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    """All samples, one unit after the other, these in random order."""
+    names, inverse = np.unique(units, return_inverse=True)
+    return np.argsort(random.permutation(len(names))[inverse], kind="stable")
+
+
+def at_an_end(units: NDArray[np.int64], count: int) -> int:
+    """The number of samples nearest to `count` after which a unit ends, and not the last one."""
+    ends = np.flatnonzero(units[1:] != units[:-1]) + 1
+    fitting = ends[ends >= 2]
+    return int(fitting[np.abs(fitting - count).argmin()]) if len(fitting) else len(units)
 
 
 def load(name: str, own: tuple[str, str | None], shape: tuple[int, ...], say: Say) -> Any:

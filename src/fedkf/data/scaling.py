@@ -106,8 +106,11 @@ def rounded(values: Floats) -> list[float]:
 
 def filled(x: torch.Tensor, mean: Sequence[float]) -> torch.Tensor:
     """Samples with the mean of an input where it is missing."""
-    absent = x.isnan()
-    if not absent.any():
-        return x
-    centre = torch.tensor([*mean], dtype=x.dtype).view(1, -1, *(1 for _ in x.shape[2:]))
-    return torch.where(absent, centre.expand(x.shape), x)
+    return completed(x, mean) if x.isnan().any() else x
+
+
+def completed(x: torch.Tensor, mean: Sequence[float]) -> torch.Tensor:
+    """The same without a look at whether any is missing, so that a graph can hold it."""
+    centre = torch.tensor([*mean], dtype=x.dtype, device=x.device)
+    column = centre.view(1, -1, *(1 for _ in x.shape[2:]))
+    return torch.where(x.isnan(), column.expand(x.shape), x)

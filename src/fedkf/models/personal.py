@@ -15,6 +15,7 @@ import torch
 from fedkf.core.arithmetic import combine
 from fedkf.core.batches import batch_indices, normalises_batches
 from fedkf.core.evaluation import mean_loss
+from fedkf.core.optimizers import make_optimizer
 from fedkf.core.task import copy_of, learned
 from fedkf.models.features import features_and_logits
 
@@ -58,6 +59,9 @@ class Personal:
         model = client.start(shared)
         data, training = client.data, client.task.training
         training = replace(training, local_epochs=self.epochs, steps_per_epoch=None)
+        # What a schedule leaves after the last round is nearly nothing, and no turn of a run.
+        unscheduled = replace(training, schedule="constant")
+        client.optimizer = make_optimizer(unscheduled, model, client.round)
         random = client.task.streams.torch_generator("personal batches", client.round, client.id)
         alone, free = normalises_batches(model), learned(model)
         if self.method == "head":
@@ -68,7 +72,10 @@ class Personal:
                 if len(index) == 1 and alone:  # batch norm cannot train on a single sample
                     continue
                 chosen = samples[index]
-                client.step(client.task.loss(model(data.images[chosen]), data.labels[chosen]))
+                # The step around it judges, in which training is not looked for.
+                with client.task.precision(training=True):
+                    loss = client.task.loss(model(data.images[chosen]), data.labels[chosen])
+                client.step(loss)
             return copy_of(model)
         finally:
             for parameter in free.values():

@@ -33,6 +33,7 @@ from fedkf.report.privacy import promise
 from fedkf.report.repeats import repeats
 from fedkf.report.runs import Run, tail
 from fedkf.report.samples import Samples, pictured
+from fedkf.runs.collect import set_apart
 from fedkf.runs.load import BUSY
 from fedkf.runs.statistics import CHANCE, amount, ground
 
@@ -203,7 +204,8 @@ def paired(runs: Sequence[Run]) -> list[dict[str, Any]]:
             known = {name: difference for name, difference in found.items() if difference}
             if known:
                 row = {"what": contest.label, "against": contest.base_label}
-                over = ground(next(iter(known.values())))
+                configs = ((base.config, other.config) for base, other in contest.pairs)
+                over = "; ".join([ground(next(iter(known.values()))), *set_apart(configs)])
                 rows.append({**row, "readout": readout.upper(), "over": over, "metrics": known})
     return rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,13 @@ from fedkf.runs.suite import SEEDS, Finished, Plan
 READOUTS = ("aca", "oca")
 PERSONAL = "personal"
 """The readout that only some runs have: each client under a model of its own."""
+
+WEIGHTY = {
+    "federation.rounds": "rounds",
+    "model.name": "model",
+    "federation.fraction": "fraction of clients",
+}
+"""Settings beside the algorithm that alone can make a difference, and what they are called."""
 
 
 @dataclass(frozen=True)
@@ -89,3 +96,26 @@ def difference(base: Group, other: Group, readout: str, metric: str) -> Differen
             about = within_pair(over(one.metric)[metric], one, two, matched[0][1].tested.get)
             return replace(about, mean=found[0]) if about else over_seeds(found)
     return over_seeds(found)
+
+
+def set_apart(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+    """In what else the configurations of a baseline's runs and of others differ, in words.
+
+    >>> set_apart([({"model": {"name": "mlp"}}, {"model": {"name": "linear"}})])
+    ["model linear, the baseline's mlp"]
+    """
+    found, matched = [], list(pairs)
+    for key, what in WEIGHTY.items():
+        told = [(setting(one, key), setting(two, key)) for one, two in matched]
+        other = [(one, two) for one, two in told if one != two and None not in (one, two)]
+        if other:
+            one, two = other[0]
+            found.append(f"{what} {two}, the baseline's {one}")
+    return found
+
+
+def setting(config: Mapping[str, Any], key: str) -> Any:
+    """What a record says under a section's key; None where it says nothing."""
+    section, name = key.split(".")
+    about = config.get(section)
+    return about.get(name) if isinstance(about, Mapping) else None

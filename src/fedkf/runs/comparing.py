@@ -14,7 +14,8 @@ from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.records import Round, Summary
 from fedkf.metrics import METRICS, PAPER
 from fedkf.metrics.sites import over
-from fedkf.runs.collect import Group, difference, gather
+from fedkf.runs.collect import PERSONAL, Group, difference, gather, pairs, set_apart
+from fedkf.runs.config import flatten
 from fedkf.runs.result import Result
 from fedkf.runs.statistics import words
 from fedkf.runs.store import RunFolder
@@ -23,6 +24,8 @@ from fedkf.runs.sweep import sweep as run_all
 
 Given = Result | str | Path
 BASELINE = "fedavg"
+FREE = {"data", "engine", "output"}
+"""Sections in which runs of the same data, seed and setting may differ."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def compare(
     `runs` are results or run folders: several of one algorithm are its seeds; a mapping gives
     settings names of their own (`{"mild": [run, …], "strong": [run, …]}`). The baseline is FedAvg
     where it is among them, else the first. Runs on other data or seeds, or judged by another
-    `evaluation.metric`, are never set against each other. From three seeds on the interval is
+    `evaluation.metric`, are never set against each other; where they differ in rounds, model or
+    fraction of clients, the words say so. From three seeds on the interval is
     Student's t, for one seed a bootstrap over clients.
 
     >>> import fedkf
@@ -138,7 +142,11 @@ def row_of(
     about, mean = over(group.judged_by)[metric], statistics.fmean(values)
     spread = f" ± {about.show(statistics.stdev(values))}" if len(values) > 1 else ""
     found = None if group is base else difference(base, group, readout, metric)
-    told = "" if group is base else unpaired(base, group)
+    notes: list[str] = []
+    if found is not None:
+        counts = found.seeds, len(values), len(base.values(readout, metric))
+        notes = caveats(base, group, counts)
+    told = "" if group is base else unpaired(base, group, readout)
     return {
         "name": name,
         "readout": readout,
@@ -149,15 +157,40 @@ def row_of(
         "low": found.interval[0] if found and found.interval else None,
         "high": found.interval[1] if found and found.interval else None,
         "shown": about.show(mean) + spread,
-        "words": words(found, about) if found else told,
+        "words": "; ".join([words(found, about), *notes]) if found else told,
     }
 
 
-def unpaired(base: Group, group: Group) -> str:
+def unpaired(base: Group, group: Group, readout: str) -> str:
     """Why a group has no difference from the baseline."""
-    if base.judged_by == group.judged_by:
+    if base.judged_by != group.judged_by:
+        return f"judged by {group.judged_by}, the baseline by {base.judged_by}"
+    matched = pairs(base, group)
+    if not matched:
         return "no run on the same data with the same seed"
-    return f"judged by {group.judged_by}, the baseline by {base.judged_by}"
+    if any(one.final(readout) is not None for one, _ in matched):
+        return "not measured by both on the same data with the same seed"
+    lacks = "personal models" if readout == PERSONAL else f"readout {readout.upper()}"
+    return f"the baseline has no {lacks}"
+
+
+def caveats(base: Group, group: Group, seeds: tuple[int, int, int]) -> list[str]:
+    """What a difference is more than that of two algorithms, and what its means are over.
+
+    `seeds` are those of the pairs, of the group's mean and of the baseline's.
+    """
+    matched = [tuple(run.config.model_dump() for run in pair) for pair in pairs(base, group)]
+    found = set_apart((one, two) for one, two in matched)
+    paired, own, theirs = seeds
+    if (own, theirs) != (paired, paired):
+        found.append(
+            f"the mean is over {seeds_told(own)}, the baseline's over {seeds_told(theirs)}"
+        )
+    return found
+
+
+def seeds_told(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> dict[str, Group]:
@@ -185,8 +218,24 @@ def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> di
                 f"the runs of {name} are judged by different metrics (evaluation.metric), so that "
                 "they have no mean; give them names of their own"
             )
+        check_repeats(name, found)
         groups[name] = Group({"name": name}, list({run.pairing: run for run in found}.values()))
     return {name: group for name, group in groups.items() if group.runs}
+
+
+def check_repeats(name: str, runs: Sequence[Finished]) -> None:
+    """Refuse runs of the same data and seed that are not the same run: one would go unheard."""
+    first: dict[tuple[str, int], Finished] = {}
+    for run in runs:
+        other = first.setdefault(run.pairing, run)
+        one, two = (flatten(r.config) for r in (other, run))
+        keys = [k for k in one | two if k.split(".")[0] not in FREE and one.get(k) != two.get(k)]
+        if keys:
+            raise UserError(
+                f"{other.path} and {run.path} are runs of {name} on the same data with the same "
+                f"seed, but differ in {', '.join(keys)}; give them names: "
+                'compare({"short": [run, …], "long": [run, …]})'
+            )
 
 
 def finished(given: Given) -> Finished:

@@ -27,6 +27,7 @@ from fedkf.data.targets import Targets
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.personalize import data_of
+from fedkf.runs.recipe import refuse_unscaled
 from fedkf.runs.setup import Objects
 from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, card, read_card, read_weights
@@ -139,9 +140,11 @@ def personal_model(
         )
     if client not in names:
         raise UserError(f"{run} has no client {client!r}; {nearest(client, names)}")
+    about = card(found.assembly.config, found.data)
+    refuse_unscaled(about)
     module = found.assembly.task.make_model()
     module.load_state_dict(found.weights("personal", names.index(client)))
-    return Trained(module, card(found.assembly.config, found.data))
+    return Trained(module, about)
 
 
 def file_name(client: str | None) -> str:

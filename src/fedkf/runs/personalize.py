@@ -76,9 +76,9 @@ def personalize(
 
     It is judged by the run's metric: accuracy, the task's, or `evaluation.metric`.
     `finetune` trains on the client's data, `proximal` also holds the model near the shared one with
-    the weight `mu` (0.1). Epochs and learning rate are the run's unless given. `model` and
-    `clients` are needed for a run that was given them in Python. What is returned is also written
-    to RUN/personalize-METHOD.json.
+    the weight `mu` (0.1). Epochs and learning rate are the run's unless given; a schedule of the
+    run's does not lower the rate. `model` and `clients` are needed for a run that was given them in
+    Python. What is returned is also written to RUN/personalize-METHOD.json.
 
     >>> import fedkf, tempfile
     >>> folder = tempfile.mkdtemp() + "/run"
@@ -107,6 +107,7 @@ def personalize(
         "local_epochs": epochs or config.federation.local_epochs,
         "lr": lr or config.federation.lr,
         "steps": "own",
+        "schedule": "constant",  # there are no rounds to lower the rate over
     }
     settings = config.federation.model_copy(update=training)
     config = config.model_copy(update={"federation": settings})

@@ -5,7 +5,7 @@ It is for tables and signals; images and plain arrays need no more than the mode
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +27,11 @@ from fedkf.data.tabular import read_table
 from fedkf.runs.division import reading_of
 from fedkf.runs.schema import Config
 
+BY_SITE = (
+    "data.scaling was site: every site's samples were scaled by its own mean and deviation, which "
+    "the run does not hold; evaluate judges a file of many, and a run with federated scaling "
+    "predicts single ones"
+)
 TABLES = (".csv", ".tsv", ".data", ".txt", ".parquet")
 texts = many(text)
 KEPT: dict[str, Kind[Any]] = {
@@ -98,20 +103,20 @@ class Recipe:
     def filled(self, rows: Rows, mean: Any) -> torch.Tensor:
         """The inputs of rows, with what stood in for missing values in training."""
         if self.scaling == "site":
-            raise UserError(
-                "data.scaling was site: every site's samples were scaled by its own mean and "
-                "deviation, which the run does not hold; evaluate judges a file of many, and a run "
-                "with federated scaling predicts single ones"
-            )
+            raise UserError(BY_SITE)
         x = torch.from_numpy(rows.inputs).float()
-        absent = x.isnan().flatten(1).any(1).numpy()
+        self.check_complete(x, rows.place)
+        return filled(x, mean)
+
+    def check_complete(self, x: torch.Tensor, place: Callable[[int], str]) -> None:
+        """Refuse missing values for which nothing is known that stood in for them in training."""
+        absent = x.isnan().flatten(1).any(1)
         if self.scaling == "none" and not self.private and absent.any():
-            row = int(np.flatnonzero(absent)[0])
+            row = int(absent.nonzero()[0])
             raise UserError(
-                f"{rows.place(row)} lacks a value; without data.scaling every site put in its own "
+                f"{place(row)} lacks a value; without data.scaling every site put in its own "
                 "mean, which the run does not hold"
             )
-        return filled(x, mean)
 
     def tested(self, path: Path, about: Mapping[str, Any], say: Say) -> FederatedData:
         """New samples with targets, all of them to test with, by site where the file says whose."""
@@ -152,9 +157,11 @@ class Recipe:
 
 
 def card_of(config: Config, shape: tuple[int, ...]) -> dict[str, Any]:
-    """What a model's card says of its recipe: nothing, where there is none."""
+    """What a model's card says of its recipe: its scaling at most, where there is none."""
     recipe = Recipe.of(config, shape)
-    return {} if recipe is None else {"reading": recipe.as_json()}
+    if recipe is not None:
+        return {"reading": recipe.as_json()}
+    return {} if config.data.scaling is None else {"scaling": config.data.scaling}
 
 
 def recipe_of(about: Mapping[str, Any]) -> Recipe | None:
@@ -162,10 +169,28 @@ def recipe_of(about: Mapping[str, Any]) -> Recipe | None:
     return Recipe.read(about["reading"]) if "reading" in about else None
 
 
+def refuse_unscaled(about: Mapping[str, Any]) -> None:
+    """Refuse to use a model on inputs that only their own site could scale."""
+    recipe = recipe_of(about)
+    if (about.get("scaling") if recipe is None else recipe.scaling) == "site":
+        raise UserError(BY_SITE)
+
+
+def fills(about: Mapping[str, Any]) -> bool:
+    """Whether the card's mean stands in for missing values."""
+    recipe = recipe_of(about)
+    if recipe is None:
+        return bool(about.get("scaling") == "federated")
+    return recipe.scaling == "federated" or recipe.private
+
+
 def inputs_of(about: Mapping[str, Any], given: Any) -> torch.Tensor:
     """Inputs as a model takes them: arrays as they are; files and rows as the run read its own."""
     if not (isinstance(given, str | Path) or is_rows(given)):
-        return torch.as_tensor(given)
+        x, recipe = torch.as_tensor(given), recipe_of(about)
+        if recipe is not None and x.ndim > 1:
+            recipe.check_complete(x, lambda row: f"sample {row}")
+        return x
     recipe = needed(about, given)
     return recipe.filled(recipe.rows(given), about["mean"] or (0.0,))
 

@@ -21,6 +21,7 @@ from fedkf.data import proxy, sources
 from fedkf.data.federated import FederatedData, Preparation, federate
 from fedkf.data.holdout import federate_holdout, held_out
 from fedkf.data.partition import BY_CLASSES
+from fedkf.data.scaling import moments, scale
 from fedkf.data.source import Say, Source, limit_per_class, named
 from fedkf.distillation import SAMPLES, samples_for
 from fedkf.distillation.generators import Generation
@@ -125,11 +126,16 @@ def named_proxy(config: Config, shape: tuple[int, ...], say: Say = lambda text: 
 def prepare_proxy(
     config: Config, inputs: NDArray[Any] | None, shape: tuple[int, ...]
 ) -> torch.Tensor | None:
-    """The server's inputs, as the clients' are prepared; the configuration is a settled one."""
+    """The server's inputs, as the clients' are prepared; the configuration is a settled one.
+
+    Where clients scale themselves the server does so too, as a site held out would.
+    """
     if inputs is None:
         return None
     settings = config.data
     x = proxy.fit(inputs, shape, f"data.proxy: {settings.proxy}")
+    if settings.scaling == "site":
+        x = normalise(x, *scale(moments(x.numpy(), least=1)))
     return normalise(x, settings.mean or (0.0,), settings.std or (1.0,))
 
 

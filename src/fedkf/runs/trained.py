@@ -33,7 +33,8 @@ from fedkf.core.shapes import (
     whole,
 )
 from fedkf.data.federated import resize
-from fedkf.runs.recipe import Recipe, card_of, inputs_of
+from fedkf.data.scaling import completed
+from fedkf.runs.recipe import Recipe, card_of, fills, inputs_of, refuse_unscaled
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
@@ -102,8 +103,9 @@ CARD: dict[str, Kind[Any]] = {
     "target": many(finite),
     "sha256": named(text),
     "reading": Recipe.read,
+    "scaling": text,
 }
-LATER = ("sha256", "task", "reading", "target")
+LATER = ("sha256", "task", "reading", "scaling", "target")
 """What models of before do not say: they are classifiers. `target` is said of numbers alone."""
 
 
@@ -141,10 +143,12 @@ class Trained(nn.Module):
         self.shape = tuple(about["shape"])
         self.class_names = list(about["class_names"])
         self.objective = objective_of(about)
+        self.fills = fills(about)
         self.eval()
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
-        """Resized and normalised, as the model was trained."""
+        """Resized, filled and normalised, as the model was trained."""
+        refuse_unscaled(self.about)
         if len(self.shape) < 3 and not x.is_complex():
             x = x.float()  # whole numbers are as good, where they are no pixels
         if not x.is_floating_point() or x.ndim != len(self.shape) + 1:
@@ -152,6 +156,8 @@ class Trained(nn.Module):
             raise UserError(f"inputs are {x.dtype} of shape {list(x.shape)}; give floats {wanted}")
         if len(self.shape) == 3:
             x = resize(x, self.shape[1:])
+        if self.fills:
+            x = completed(x, self.about["mean"] or (0.0,))
         return normalise(x, self.about["mean"], self.about["std"])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -256,6 +262,7 @@ def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> lis
     `safetensors` comes with the JSON that rebuilds it; `torch` is a `torch.export` program and
     `onnx` a graph, both with the normalisation in them and any number of inputs at a time.
     """
+    refuse_unscaled(trained.about)  # a graph would take any inputs without a word
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     if "safetensors" in formats:
