@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -285,3 +287,26 @@ def test_an_algorithm_starts_once_however_often_the_run_is_resumed(
     for rounds in (1, 2, 3):
         fedkf.run(settings, algorithm=Starting(), rounds=rounds, out=tmp_path, resume=True)
     assert len(starts) == 1
+
+
+ALONE = """
+import sys
+import torch
+import fedkf
+
+torch.set_num_threads(2)  # as on a machine with two cores, whatever this one has
+options = {"rounds": 1, "threads": 2, "workers": 1}
+folder = sys.argv[1]
+fedkf.run("digits", algorithm="fedavg", out=folder, **options)
+found = fedkf.personalize(folder, epochs=1, workers=1)
+print(len(found["clients"]), torch.get_num_threads())
+"""
+
+
+def test_workers_with_several_threads_start_in_a_program_of_their_own(tmp_path: Path) -> None:
+    surroundings = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "run")]
+    ended = subprocess.run(
+        command, env=surroundings, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.stdout.split() == ["10", "2"], ended.stderr
