@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option, starting_loss, with_mean_buffers
+from fedkf.core.algorithm import (
+    Algorithm,
+    State,
+    option,
+    starting_loss,
+    with_mean_buffers,
+    with_shared,
+)
 from fedkf.core.arithmetic import combine, squared_norm, subtract
 
 if TYPE_CHECKING:
@@ -46,12 +53,12 @@ class QFFL(Algorithm):
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         start, rate = state["weights"], 1 / server.task.training.lr
-        learned = {name: start[name] for name in server.task.parameters}
+        learned = {name: start[name] for name in server.task.distinct}
         total, scale = combine(torch.zeros_like, learned), 0.0
         for upload in uploads:
             loss = max(float(upload.number("local_loss", "value")), 1e-10)
             gradient = combine(lambda d: rate * d, subtract(learned, upload["weights"]))
             total = combine(lambda t, g, f=loss**self.q: t + f * g, total, gradient)
             scale += self.q * loss ** (self.q - 1) * squared_norm(gradient) + rate * loss**self.q
-        new = {**start, **combine(lambda w, t: w - t / scale, learned, total)}
+        new = with_shared(server, {**start, **combine(lambda w, t: w - t / scale, learned, total)})
         return state.replace(weights=with_mean_buffers(server, uploads, new))
