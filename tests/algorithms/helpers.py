@@ -49,7 +49,8 @@ def varying(item: Upload, variance: float) -> Upload:
 def server(lr: float = 0.5, momentum: float = 0.0, clients: int = 4) -> Any:
     """As much of a server as aggregation looks at."""
     training = Training(lr=lr, momentum=momentum)
-    task = SimpleNamespace(training=training, parameters=["w"])
+    names = {"parameters": ["w"], "distinct": ["w"], "first_names": {"w": "w"}}
+    task = SimpleNamespace(training=training, **names)
     sizes = dict.fromkeys(range(clients), 1)
     return SimpleNamespace(task=task, sizes=sizes, mean=weighted_mean)
 

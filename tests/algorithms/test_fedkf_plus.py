@@ -12,9 +12,9 @@ from conftest import Outcome, Settings
 from torch import nn
 
 import fedkf
-from fedkf.algorithms.fedkf_plus import FedKFPlus, chance_of_alike
+from fedkf.algorithms.fedkf_plus import FedKFPlus, both, chance_of_alike
 from fedkf.core.client import Client, ClientData
-from fedkf.core.random import Streams
+from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.samples import Samples
 from fedkf.core.task import Task, Training
 from fedkf.distillation.pool import Pool, drawn, outputs_of
@@ -91,6 +91,35 @@ def test_a_pool_with_one_generated_sample_works_where_batches_are_normalised(
     result = fedkf.run(settings, algorithm="fedkf+", rounds=2, pool=pool)
     assert not any(record["refused"] for record in result.history)
     assert "kl" in result.history[-1]["losses"]
+
+
+class Stirring(nn.Module):
+    """Layers that draw, and one that keeps statistics without normalising over batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normal = nn.InstanceNorm1d(2, track_running_stats=True)
+        self.drop, self.last = nn.Dropout(0.5), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.drop(self.drop(self.normal(x)).flatten(1)))
+        return out
+
+
+def test_generated_samples_leave_no_trace_where_layers_draw_or_keep_statistics() -> None:
+    task = Task(Stirring, (2, 4), 3, Training(batch_size=5), Streams(0))
+    x, y = torch.randn(5, 2, 4, generator=torch.manual_seed(0)), torch.arange(5) % 3
+
+    def seen(fake: torch.Tensor) -> dict[str, torch.Tensor]:
+        client = Client(0, 1, ClientData(x, y, x[:0], y[:0]), task)
+        client.start(task.initial_weights)
+        with GlobalStream(1, "cpu").active():
+            own = torch.stack([both(client, x, fake)[0] for _ in range(2)])
+        return {"own": own.detach(), **client.upload()["weights"]}
+
+    few, many = seen(torch.ones(2, 2, 4)), seen(torch.randn(7, 2, 4))
+    assert all(torch.equal(few[name], many[name]) for name in few)
+    assert not torch.equal(few["normal.running_mean"], torch.zeros(2))
 
 
 def test_a_pool_of_one_sample_is_refused(cli: Callable[..., Outcome]) -> None:

@@ -16,7 +16,11 @@ from torch import nn, tensor
 import fedkf
 import fedkf.algorithms.moon
 from fedkf.algorithms.moon import MOON, contrastive_loss
+from fedkf.core.arithmetic import subtract
+from fedkf.core.client import Client, ClientData
 from fedkf.core.payload import Payload
+from fedkf.core.random import Streams
+from fedkf.core.task import Task, Training
 from fedkf.paper.operations import measure
 
 
@@ -118,6 +122,22 @@ def test_a_head_is_trained_and_sent_and_the_model_stays_the_users_own(settings: 
     upload, _ = one_step(algorithm, Plane, [[1.0], [-0.5]], [0, 1], first, state=old)
     assert upload["head"].keys() == first["head"].keys()
     assert any(not torch.equal(upload["head"][name], first["head"][name]) for name in first["head"])
+
+
+def test_the_heads_learning_rate_follows_the_schedule() -> None:
+    algorithm, training = MOON(mu=3.0, head=4), Training(lr=0.1, schedule="cosine", rounds=10)
+    task = Task(Plane, (1,), 2, training, Streams(0))
+    x, y = torch.tensor([[1.0], [-0.5]]), torch.tensor([0, 1])
+    first = algorithm.first(task)
+    old = first.replace(weights=plane(0.6, 0.8))
+    moved = {}
+    for round in (1, 8):
+        client = Client(0, round, ClientData(x, y, x[:0], y[:0]), task, old)
+        moved[round] = subtract(algorithm.local_update(client, first)["head"], first["head"])
+    share = training.rate(8) / training.rate(1)
+    assert 0 < share < 0.5
+    for name, far in moved[1].items():
+        assert torch.allclose(moved[8][name], share * far, atol=1e-7)
 
 
 def test_passes_bytes_and_disclosure() -> None:

@@ -196,7 +196,23 @@ class Grouped(Apart):
         return super().forward(self.grouped(F.pad(x, (0, 2)).view(-1, 2, 3)).flatten(1))
 
 
-@pytest.mark.parametrize("kind", [Twice, Scaled, Multiplied, Turned, Sequence, Grouped])
+class Normalised(Apart):
+    """Group normalisation of channels that are single numbers."""
+
+    samples_apart: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normal = nn.GroupNorm(2, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.normal(x))
+
+
+KINDS = [Twice, Scaled, Multiplied, Turned, Sequence, Grouped, Normalised]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_other_uses_of_parameters_are_left_to_the_way_that_takes_any(kind: type[Apart]) -> None:
     torch.manual_seed(0)
     model, (x, y) = kind(), samples((4,))

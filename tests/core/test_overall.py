@@ -72,6 +72,42 @@ def test_slots_that_are_too_old_count_as_empty(scope: Scope) -> None:
     assert shows({1: 4, 3: 6}, 35)
 
 
+@pytest.mark.parametrize("scope", ["seen", "all"])
+def test_the_last_slots_count_until_somebody_sends_again(scope: Scope) -> None:
+    round = 1
+    slots: dict[int, Weights] = {}
+    memory = FreshMemory(slots, SIZES, lambda: round, oldest=0)
+    memory.put(3, model(7, 33))
+    last = memory.mean(scope, START)
+    assert last is not None
+    for round in (2, 3):  # nobody is there
+        state = Payload.from_bytes(memory.state().to_bytes())
+        memory = FreshMemory(slots, SIZES, lambda: round, oldest=0)  # noqa: B023
+        memory.restore(state)
+        assert memory.mean(scope, START) == last
+    round = 4
+    memory.put(1, model(4, 11))
+    alone = FreshMemory({}, SIZES, lambda: round, oldest=0)
+    alone.put(1, model(4, 11))
+    assert memory.mean(scope, START) == alone.mean(scope, START)
+
+
+@pytest.mark.filterwarnings("ignore:.*no client was available")
+def test_a_last_round_without_anybody_leaves_the_mean_as_it_was(
+    settings: Settings, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("1,0,1,2,3,4,5\n2,0,1,2,3,4,5\n3\n4\n")
+    common: dict[str, Any] = {"algorithm": "fedavg", "overall": {"max_staleness": 0}}
+    common["availability"] = str(trace)
+    two = fedkf.run(settings, rounds=2, out=tmp_path / "a", **common).weights["oca"]
+    for folder, resume in (("a", True), ("b", False)):
+        out = tmp_path / folder
+        four = fedkf.run(settings, rounds=4, out=out, resume=resume, **common)
+        assert set(four.summary["readouts"]) == {"aca", "oca"}
+        assert all(torch.equal(four.weights["oca"][name], two[name]) for name in two)
+
+
 VARIANTS: list[dict[str, Any]] = [
     {"inactive": "global"},
     {"max_staleness": 0, "scope": "seen"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -285,3 +287,53 @@ def test_an_algorithm_starts_once_however_often_the_run_is_resumed(
     for rounds in (1, 2, 3):
         fedkf.run(settings, algorithm=Starting(), rounds=rounds, out=tmp_path, resume=True)
     assert len(starts) == 1
+
+
+ALONE = """
+import sys
+import torch
+import fedkf
+
+class Threads(fedkf.FedAvg):
+    name = "threads"
+    used = []
+
+    def aggregate(self, server, state, uploads):
+        self.used += [torch.get_num_threads(), int(uploads[0].number("monitoring", "threads"))]
+        return super().aggregate(server, state, uploads)
+
+    def local_update(self, client, down):
+        client.log(threads=torch.tensor(float(torch.get_num_threads())))
+        return super().local_update(client, down)
+
+torch.set_num_threads(2)  # as on a machine with two cores, whatever this one has
+folder, common = sys.argv[1], {"rounds": 1, "threads": 2}
+fedkf.run("digits", algorithm="fedavg", workers=1, out=folder, **common)
+found = fedkf.personalize(folder, epochs=1, workers=1)
+for workers in (1, 0):  # this process uses several threads in the last run only
+    fedkf.run("digits", algorithm=Threads(), workers=workers, **common)
+print(len(found["clients"]), torch.get_num_threads(), *Threads.used)
+"""
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+    """What is said by a program that nobody told how many threads to use."""
+    surroundings = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", ALONE, str(tmp_path_factory.mktemp("alone") / "run")]
+    ended = subprocess.run(
+        command, env=surroundings, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return [int(word) for word in ended.stdout.split()]
+
+
+def test_workers_with_several_threads_start_in_a_program_of_their_own(alone: list[int]) -> None:
+    clients, threads_after, *_ = alone
+    assert (clients, threads_after) == (10, 2)
+
+
+def test_the_server_has_one_thread_and_clients_have_theirs_with_workers_or_not(
+    alone: list[int],
+) -> None:
+    assert alone[2:] == [1, 2] * 2

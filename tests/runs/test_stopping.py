@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ import torch
 from conftest import Settings, model_bytes
 
 import fedkf
+from fedkf.algorithms.ditto import Ditto
+from fedkf.core.client import Client
 from fedkf.core.errors import UserError
+from fedkf.core.payload import Payload
 from fedkf.core.records import Round
 from fedkf.core.scores import Score
 from fedkf.runs.integrity import check_run
@@ -71,6 +75,24 @@ def test_an_observer_of_clients_stops_a_run_at_the_end_of_the_round(settings: Se
     assert sorted(watcher.losses) == list(result.rounds[0].active)
 
 
+class Unwilling(fedkf.Observer):
+    """Stops as soon as round 2 begins."""
+
+    def round_started(self, round: int, active: Sequence[int]) -> None:
+        if round == 2:
+            raise fedkf.Stop
+
+
+def test_a_run_that_is_stopped_as_a_round_begins_ends_after_it(
+    settings: Settings, tmp_path: Path
+) -> None:
+    common: dict[str, Any] = {"algorithm": "fedavg", "out": tmp_path}
+    result = fedkf.run(settings, rounds=9, observers=[Unwilling()], **common)
+    assert [record.round for record in result.rounds] == [1, 2]
+    assert result.summary["ended"] == "stopped"
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
+
+
 class Crash(Exception):
     pass
 
@@ -89,6 +111,35 @@ def test_a_run_is_resumed_with_fewer_rounds_but_none_is_undone(
         fedkf.run(settings, rounds=1, out=tmp_path / "a", resume=True)
     fedkf.run(settings, rounds=2, out=tmp_path / "a", resume=True)
     fedkf.run(settings, rounds=2, out=tmp_path / "b")
+    assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
+
+
+class Judging(Ditto):
+    """Ditto whose clients, at times, fail to judge the models of their own."""
+
+    name: ClassVar[str] = "judging"
+    failing: ClassVar[bool] = False
+
+    def evaluate(self, client: Client, down: Payload) -> Payload:
+        if self.failing and client.state:
+            raise RuntimeError("no test today")
+        return super().evaluate(client, down)
+
+
+def test_clients_that_fail_when_a_resumed_run_concludes_keep_their_private_states(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common: dict[str, Any] = {"algorithm": Judging(), "workers": 1, "evaluate_every": 50}
+    with pytest.raises(Crash):
+        fedkf.run(settings, out=tmp_path / "a", on_round=crash, **common)
+    states = {p.name: p.read_bytes() for p in (tmp_path / "a/checkpoint").rglob("*-2.*")}
+    assert states
+    monkeypatch.setattr(Judging, "failing", True)
+    fedkf.run(settings, rounds=2, out=tmp_path / "a", resume=True, **common)
+    assert {p.name: p.read_bytes() for p in (tmp_path / "a/checkpoint").rglob("*-2.*")} == states
+    monkeypatch.setattr(Judging, "failing", False)
+    fedkf.run(settings, rounds=3, out=tmp_path / "a", resume=True, **common)
+    fedkf.run(settings, rounds=3, out=tmp_path / "b", **common)
     assert model_bytes(tmp_path / "a") == model_bytes(tmp_path / "b")
 
 

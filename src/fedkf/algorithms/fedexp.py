@@ -32,7 +32,7 @@ class FedExP(Algorithm):
         return state.add("previous", state["weights"])
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
-        start, learned = state["weights"], server.task.parameters
+        start, learned = state["weights"], server.task.distinct
         mean = weighted_mean((u.size, u["weights"]) for u in uploads)
         total = sum(u.size for u in uploads)
         moved = [u.size / total * square(start, u["weights"], learned) for u in uploads]

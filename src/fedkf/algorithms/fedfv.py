@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option, starting_loss
+from fedkf.core.algorithm import Algorithm, State, option, starting_loss, with_shared
 from fedkf.core.payload import weighted_mean
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class FedFV(Algorithm):
         return super().local_update(client, down).add("local_loss", {"value": loss})
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
-        start, learned = state["weights"], server.task.parameters
+        start, learned = state["weights"], server.task.distinct
         updates = {u.client: flat(start, learned) - flat(u["weights"], learned) for u in uploads}
         losses = {u.client: u.number("local_loss", "value") for u in uploads}
         sizes = {u.client: u.size for u in uploads}
@@ -63,7 +63,7 @@ class FedFV(Algorithm):
         fresh = {k: (server.round, g) for k, g in updates.items()}
         kept = {k: v for k, v in (absent | fresh).items() if v[0] > server.round - self.tau}
         return state.replace(
-            weights=shifted(uploads, mean - turned, learned),
+            weights=with_shared(server, shifted(uploads, mean - turned, learned)),
             updates={str(k): g for k, (_, g) in kept.items()},
             rounds={str(k): t for k, (t, _) in kept.items()},
         )

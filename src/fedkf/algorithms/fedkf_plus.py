@@ -198,9 +198,9 @@ def not_true(client: Client, teacher: nn.Module) -> Tensor | None:
 def both(client: Client, x: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
     """The local model's logits of its own batch and of generated samples.
 
-    In one pass, unless batches are normalised: then the generated ones leave no trace.
+    In one pass, unless a layer couples batches: then the generated ones leave no trace.
     """
-    if client.normalises_batches:
+    if not client.joins_batches:
         logits = client.model(x)
         with client.aside():
             return logits, client.model(fake)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers
+from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers, with_shared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ class FedMGDA(Algorithm):
     normalise: bool = option(True, "updates count by their direction only")
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
-        start, learned = state["weights"], server.task.parameters
+        start, learned = state["weights"], server.task.distinct
         flat = torch.cat([start[name].double().flatten() for name in learned])
         updates = torch.stack(
             [
@@ -51,7 +51,8 @@ class FedMGDA(Algorithm):
         for name, part in zip(learned, parts, strict=True):
             moved = start[name].double() - part.view(start[name].shape)
             new[name] = moved.to(start[name].dtype)
-        return state.replace(weights=with_mean_buffers(server, uploads, new))
+        new = with_mean_buffers(server, uploads, with_shared(server, new))
+        return state.replace(weights=new)
 
 
 def min_norm_weights(

@@ -45,7 +45,7 @@ class MOON(Algorithm):
 
     def local_update(self, client: Client, down: Payload) -> Payload:
         task, old = client.task, client.state or self.first(client.task)
-        see = partial(Projected, task, self.head)
+        see = partial(Projected, task, self.head, round=client.round)
         near = see(client.teacher(down["weights"]), down["head"])
         far = see(client.teacher(old["weights"], "previous"), old["head"])
         local = see(client.start(down["weights"]), down["head"])

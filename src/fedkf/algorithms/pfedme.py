@@ -56,8 +56,9 @@ class PFedMe(Algorithm):
                     w.sub_(rate * (w - p))
         upload = client.upload()
         client.state = Payload(personal=upload["weights"])
-        names = (name for name, _ in model.named_parameters())
-        local = {name: w.cpu().contiguous() for name, (_, w) in zip(names, pairs, strict=True)}
+        ends = {id(p): w.cpu().contiguous() for p, w in pairs}
+        named = model.named_parameters(remove_duplicate=False)  # each name of a shared one has it
+        local = {name: ends[id(p)] for name, p in named}
         return upload.replace(weights={**upload["weights"], **local})
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option, starting_loss, with_mean_buffers
+from fedkf.core.algorithm import (
+    Algorithm,
+    State,
+    option,
+    starting_loss,
+    with_mean_buffers,
+    with_shared,
+)
 from fedkf.core.arithmetic import combine, squared_norm, subtract
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ class QFFL(Algorithm):
 
     def aggregate(self, server: Server, state: State, uploads: Sequence[Upload]) -> State:
         start, rate = state["weights"], 1 / server.task.training.lr
-        learned = {name: start[name] for name in server.task.parameters}
+        learned = {name: start[name] for name in server.task.distinct}
         total, scale = combine(torch.zeros_like, learned), 0.0
         losses = [max(float(u.number("local_loss", "value")), 1e-10) for u in uploads]
         unit = unit_of(losses, self.q)
@@ -60,7 +67,7 @@ class QFFL(Algorithm):
             total = combine(lambda t, g, f=share**self.q: t + f * g, total, gradient)
             slope = self.q * share ** (self.q - 1) / unit
             scale += slope * squared_norm(gradient) + rate * share**self.q
-        new = {**start, **combine(lambda w, t: w - t / scale, learned, total)}
+        new = with_shared(server, {**start, **combine(lambda w, t: w - t / scale, learned, total)})
         return state.replace(weights=with_mean_buffers(server, uploads, new))
 
 

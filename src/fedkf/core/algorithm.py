@@ -278,6 +278,12 @@ def part_way(server: Server, start: Weights, end: Weights, rate: float) -> Weigh
     return {name: tensor if name in learned else whole[name] for name, tensor in further.items()}
 
 
+def with_shared(server: Server, weights: Weights) -> Weights:
+    """Weights in which a parameter has under all its names what it has under the first."""
+    first = server.task.first_names
+    return {name: weights[first.get(name, name)] for name in weights}
+
+
 def with_mean_buffers(server: Server, uploads: Sequence[Upload], weights: Weights) -> Weights:
     """New parameters with buffers, such as batch norm's statistics, averaged as in FedAvg.
 

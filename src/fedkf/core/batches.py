@@ -19,6 +19,30 @@ def normalises_batches(model: nn.Module) -> bool:
     return any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules())
 
 
+def joinable(model: nn.Module) -> bool:
+    """Whether two batches can take one pass in training as if each were alone.
+
+    Not where a layer normalises over the batch, keeps statistics of it or draws at random.
+    """
+    return not any(couples(module) for module in model.modules())
+
+
+def couples(layer: nn.Module) -> bool:
+    """Whether what a layer does with some samples depends on others, before or beside them."""
+    drops = layer.p if isinstance(layer, torch.nn.modules.dropout._DropoutNd) else 0
+    # Recurrent layers and attention drop out by themselves.
+    drops = drops or getattr(layer, "dropout", 0)
+    return (
+        isinstance(layer, torch.nn.modules.batchnorm._BatchNorm)
+        or bool(getattr(layer, "track_running_stats", False))
+        or (isinstance(drops, int | float) and drops > 0)
+        or isinstance(layer, DRAWING)
+    )
+
+
+DRAWING = (torch.nn.RReLU, torch.nn.FractionalMaxPool2d, torch.nn.FractionalMaxPool3d)
+
+
 def batches_of(size: int, training: Training) -> int:
     """How many batches a turn of a client with so many samples has."""
     epoch = training.steps_per_epoch or math.ceil(size / training.batch_size)

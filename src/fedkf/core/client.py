@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules.instancenorm import _InstanceNorm
 
-from fedkf.core.batches import batch_indices, batches_of, normalises_batches
+from fedkf.core.batches import batch_indices, batches_of, joinable, normalises_batches
 from fedkf.core.codec import Codec
 from fedkf.core.determinism import exact
 from fedkf.core.errors import FedkfError, UserError, disk_error
@@ -92,6 +93,7 @@ class Client:
         """The local model, set to `weights`, in training mode, with a new optimizer."""
         self.model = self.task.load("student", weights).train()
         self.normalises_batches = normalises_batches(self.model)
+        self.joins_batches = joinable(self.model)
         self.optimizer = make_optimizer(self.task.training, self.model, self.round)
         return self.model
 
@@ -193,20 +195,27 @@ class Client:
     def aside(self) -> Iterator[None]:
         """Passes through the local model that leave no trace but their gradients.
 
-        Batch norm's running statistics stay as they are and dropout draws from a stream of its own,
-        so that training on the client's own data does not depend on what is done here.
+        Running statistics stay as they are and dropout draws from a stream of its own, so that
+        training on the client's own data does not depend on what is done here.
         """
         tracking: list[Any] = [
             m for m in self.model.modules() if getattr(m, "track_running_stats", False)
         ]
+        # Instance norm moves its statistics whenever it has them.
+        single = [m for m in tracking if isinstance(m, _InstanceNorm) and m.training]
+        kept = [(m, m.running_mean, m.running_var) for m in single]
         for module in tracking:
             module.track_running_stats = False
+        for module in single:
+            module.running_mean = module.running_var = None
         try:
             with self.aside_stream.active():
                 yield
         finally:
             for module in tracking:
                 module.track_running_stats = True
+            for module, mean, variance in kept:
+                module.running_mean, module.running_var = mean, variance
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -225,7 +226,7 @@ class Federation:
         if self.budget is not None:
             self.budget.charge(asked)
         for observer in self.observers:
-            observer.round_started(round, self.server.active)
+            self._tell(partial(observer.round_started, round), self.server.active)
         return asked
 
     def _conclude(self, state: Payload) -> dict[str, Weights]:

@@ -256,6 +256,9 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Maker:
+    if x.ndim < 3:
+        return None
+
     def parts(g: Tensor) -> list[Part]:
         normal = F.group_norm(x, groups, eps=eps)
         found = [] if weight is None else [Part(weight, (g * normal).flatten(2).sum(2))]

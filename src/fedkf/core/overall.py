@@ -64,6 +64,7 @@ class FreshSlots:
 class FreshMemory(Memory):
     """A memory in which a slot older than `oldest` rounds is as good as empty.
 
+    The last ones that are left count until there is a fresh one: a mean of nobody would be none.
     With the scope `all` its client then stands in with the start, with `seen` it is left out.
     """
 
@@ -80,6 +81,8 @@ class FreshMemory(Memory):
     def _expire(self) -> None:
         rounds, limit = self.fresh.rounds, self.fresh.now() - self.oldest
         stale = sorted(client for client, round in rounds.items() if round < limit)
+        if not any(self.counts(client) for client in rounds.keys() - stale):
+            return
         for client in stale:
             if self.counts(client):
                 self._add(self.slots[client], -self.sizes[client])

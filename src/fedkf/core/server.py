@@ -198,8 +198,17 @@ class Server:
         self.late, self._wanted = [], wanted if wanted and wanted < len(active) else None
         self.refused, self.trained, self.monitoring = [], {}, {}
         self.moves, self.suspects = Moves(), set()
-        self._exchanges = 0
+        self._exchanges = self._last_exchange(round)
         self.seconds_training = 0.0
+
+    def _last_exchange(self, round: int) -> int:
+        """The number of the last exchange that a private state was accepted in, or 0.
+
+        A resumed run that only concludes takes up a round again, whose versions must stay as they
+        are.
+        """
+        versions = (version.split(".") for version in self.storage.states.latest.values())
+        return max((int(number) for of, number in versions if int(of) == round), default=0)
 
     def random(self, purpose: str) -> np.random.Generator:
         """A random stream of the server for this round and purpose."""

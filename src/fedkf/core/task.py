@@ -94,10 +94,25 @@ class Task:
         """How images and convolutions lie in memory; the results differ in the last bits."""
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
-    @cached_property
+    @property
     def parameters(self) -> list[str]:
-        """The names of what is learned; the other tensors of a model are buffers."""
-        return [name for name, _ in self.resident("student").named_parameters()]
+        """The names of what is learned; the other tensors of a model are buffers.
+
+        A parameter that several layers share has as many names, each with a tensor in the weights.
+        """
+        return list(self.first_names)
+
+    @property
+    def distinct(self) -> list[str]:
+        """One name of each parameter, for what must count none twice."""
+        return list(dict.fromkeys(self.first_names.values()))
+
+    @cached_property
+    def first_names(self) -> dict[str, str]:
+        """Every name of a parameter, and the first that the same one has."""
+        named = self.resident("student").named_parameters(remove_duplicate=False)
+        first: dict[int, str] = {}
+        return {name: first.setdefault(id(p), name) for name, p in named}
 
     def initial(self, purpose: str, make: Callable[[], nn.Module]) -> Weights:
         """The first weights of a module, drawn from the run's seed: the same in any process."""

@@ -10,6 +10,7 @@ from fedkf.core.client import Call, ClientHost, StepFailed
 from fedkf.core.errors import FedkfError
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.server import Accept, Counts
+from fedkf.core.threads import threads as computing_with
 from fedkf.engines.counting import Population, count_in_groups
 
 
@@ -22,14 +23,16 @@ class InProcessEngine:
     def __init__(
         self, host: ClientHost, population: Population | None = None, threads: int = 1
     ) -> None:
-        self.host, self.population = host, population
+        self.host, self.population, self.threads = host, population, threads
         self._threads_before = torch.get_num_threads()
-        torch.set_num_threads(threads)
+        # Between calls the server adds up weights, with one thread as beside workers.
+        torch.set_num_threads(1)
 
     def exchange(self, calls: Sequence[Call], down: Payload, accept: Accept) -> None:
         for call in calls:
             try:
-                reply = self.host.perform(call, down)
+                with computing_with(self.threads):
+                    reply = self.host.perform(call, down)
             except StepFailed as error:
                 raise FedkfError(str(error)) from error.__cause__
             accept(reply)
@@ -39,7 +42,8 @@ class InProcessEngine:
             return None
 
         def count(groups: Sequence[Sequence[int]], down: Payload) -> list[Payload]:
-            return [self.host.count(group, down) for group in groups]
+            with computing_with(self.threads):
+                return [self.host.count(group, down) for group in groups]
 
         return count_in_groups(count, readouts, clients, self.population.test_sizes)
 

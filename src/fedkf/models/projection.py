@@ -23,8 +23,10 @@ class Projected:
     The head stands beside the classifier, not before it: the model stays what it was.
     """
 
-    def __init__(self, task: Task, outputs: int, model: nn.Module, head: Weights) -> None:
-        self.model, self.lr = model, task.training.lr
+    def __init__(
+        self, task: Task, outputs: int, model: nn.Module, head: Weights, round: int
+    ) -> None:
+        self.model, self.lr = model, task.training.rate(round)
         # Its first weights are overwritten; drawing them must not move the caller's randomness.
         with GlobalStream(0, "cpu").active():
             self.head = make_head(task, outputs)

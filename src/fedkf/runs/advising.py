@@ -19,6 +19,7 @@ from fedkf import models
 from fedkf.core.errors import UserError
 from fedkf.core.evaluation import measured, outputs, right
 from fedkf.core.objective import Classification, uncommon
+from fedkf.core.threads import threads
 from fedkf.data.cells import ending
 from fedkf.data.source import Say
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, SiteMetric
@@ -69,6 +70,7 @@ def runs(data: str, given: Mapping[str, Any], say: Say = lambda text: None) -> d
     return found
 
 
+@threads(1)  # the runs that follow may have workers with several, see `execute`
 def base(data: str, given: Mapping[str, Any], say: Say) -> tuple[dict[str, Any], dict[str, Any]]:
     """What all runs have in common: a configuration's content, and what is to be set in it."""
     own: dict[str, Any] = {}

@@ -20,6 +20,7 @@ from fedkf.core.federation import Federation, Observer
 from fedkf.core.payload import Payload, Weights, write_atomically
 from fedkf.core.schedule import active_clients
 from fedkf.core.server import Engine
+from fedkf.core.threads import threads
 from fedkf.core.versions import Versions
 from fedkf.data.describe import as_json, lacking, outsized, untested
 from fedkf.data.federated import FederatedData
@@ -198,6 +199,7 @@ class Experiment:
             observer.run_finished(run.path)
 
 
+@threads(1)  # workers with several threads can be forked only if none ever computed here
 def execute(
     config: Config,
     folder: Path | None = None,

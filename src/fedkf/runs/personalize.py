@@ -15,6 +15,7 @@ from fedkf.core.client import Call, Client, Reply
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.evaluation import measured, outputs
 from fedkf.core.payload import Payload
+from fedkf.core.threads import threads
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say, Source
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, summary_of
@@ -59,6 +60,7 @@ class Personal(FedProx):
         return measured(about, outputs(model, x), y, task.objective, task.classes)
 
 
+@threads(1)  # or no worker with several could be forked
 def personalize(
     run: str | Path,
     method: str = "finetune",

@@ -25,6 +25,7 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer
 from fedkf.core.records import Round
 from fedkf.core.server import Diverged
+from fedkf.core.threads import threads
 from fedkf.engines.worker import end_with
 from fedkf.runs.experiment import execute
 from fedkf.runs.load import cores
@@ -140,6 +141,7 @@ def run_processes(
             watcher.tick()
 
 
+@threads(1)  # the children's workers may be given several, see `execute`
 def prepare(plans: Iterable[Plan]) -> None:
     """Do once what every child would do again: import what training imports, decode the data.
 
