@@ -17,7 +17,7 @@ MODULES = {
             ("no lower limit of 1", "max(1.0, sum(moved) / below)", "sum(moved) / below"),
             (
                 "buffers count in the norms",
-                'start, learned = state["weights"], server.task.parameters',
+                'start, learned = state["weights"], server.task.distinct',
                 'start, learned = state["weights"], [n for n, t in state["weights"].items() if t.is_floating_point()]',
             ),
             (

@@ -180,7 +180,7 @@ MODULES = {
         [
             (
                 "norm counts buffers",
-                "learned = {name: start[name] for name in server.task.parameters}",
+                "learned = {name: start[name] for name in server.task.distinct}",
                 "learned = dict(start)",
             ),
             ("q ignored in the weights", "f=share**self.q: t + f * g", "f=1.0: t + f * g"),
