@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from conftest import Settings, model_bytes
 
@@ -138,3 +139,54 @@ def test_what_privacy_has_too_is_never_taken_for_something_else(key: str) -> Non
 def test_a_hyperparameter_is_given_once() -> None:
     with pytest.raises(fedkf.UserError, match=r"algorithm\.gamma is given as a keyword and by"):
         fedkf.run("digits", algorithm=fedkf.FedKF(gamma=0.3), gamma=0.4, rounds=1)
+
+
+def test_going_on_needs_a_folder_that_says_what_it_holds(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(fedkf.UserError, match="give the run's folder as out"):
+        fedkf.run(settings, resume=True)
+    fedkf.run(settings, rounds=1, out=tmp_path / "run")
+    (tmp_path / "run" / "config.yaml").unlink()
+    models = model_bytes(tmp_path / "run")
+    for rounds in (1, 2):
+        with pytest.raises(fedkf.UserError, match=r"a run without its config\.yaml"):
+            fedkf.run(settings, rounds=rounds, lr=0.5, out=tmp_path / "run", resume=True)
+    assert model_bytes(tmp_path / "run") == models
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_clients_whose_names_are_written_alike_are_refused() -> None:
+    one = (np.zeros((4, 1, 8, 8), np.float32), np.arange(4) % 2)
+    with pytest.raises(fedkf.UserError, match="two names that are written '1'"):
+        fedkf.run(clients={1: one, "1": one}, rounds=1, workers=0)
+
+
+def test_a_model_takes_arrays_of_any_floats_and_no_images_unlike_those_of_training() -> None:
+    result = fedkf.run("digits", algorithm="fedavg", rounds=1, workers=0)
+    x = np.random.default_rng(0).random((2, 1, 8, 8))
+    assert result.predict(x) == result.predict(x.astype(np.float32))
+    wrong = (
+        (255 * x, r"must lie in \[0, 1\], these go from"),
+        (x - 1, "must lie in"),
+        (np.full_like(x, np.nan), "NaN"),
+        (np.repeat(x, 3, 1), "the model takes 1 channels"),
+        (x[..., :0], "at least one pixel"),
+        (None, "no array can be made"),
+    )
+    for given, words in wrong:
+        with pytest.raises(fedkf.UserError, match=words):
+            result.predict(given)
+    assert result.predict(x[:0]) == []
+
+
+def test_a_models_files_are_written_to_a_folder_in_a_format_that_there_is(tmp_path: Path) -> None:
+    result = fedkf.run("digits", algorithm="fedavg", rounds=1, workers=0)
+    made = fedkf.export(result, tmp_path / "home", "safetensors")
+    assert [file.name for file in made] == ["oca.safetensors", "model.json"]
+    with pytest.raises(fedkf.UserError, match="formats is empty"):
+        fedkf.export(result, tmp_path / "home", [])
+    with pytest.raises(fedkf.UserError, match="which is a file; give a folder"):
+        fedkf.export(result, made[0])
+    with pytest.raises(fedkf.UserError, match="run is a Result; give the folder"):
+        fedkf.personalize(result)  # type: ignore[arg-type]

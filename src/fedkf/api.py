@@ -93,6 +93,8 @@ def run(
     if source is not None and resolved.data.groups:
         raise UserError("data.groups names columns, which datasets of a program do not have")
     folder = out if out is not None else resolved.output.dir
+    if resume and folder is None:
+        raise UserError("resume has nothing to go on with; give the run's folder as out, too")
     own = kind.create(resolved.algorithm.model_dump(exclude={"name"}))
     make, generate = (made if callable(made) else None for made in (model, generator))
     given = Objects(own, make, generate, source, stand_in)

@@ -69,11 +69,38 @@ def test_of_two_runs_with_one_seed_neither_is_left_out(
         tiny(npz), algorithm="fedprox", rounds=3, seed=0, workers=0, out=tmp_path / "long"
     )
     with pytest.raises(
-        UserError, match=r"long are runs of fedprox .* differ in federation\.rounds"
+        UserError, match=r"long are runs of fedprox, but differ in federation\.rounds and"
     ):
         fedkf.compare([runs[0], long])
     assert fedkf.compare({"short": runs[0], "long": long}).rows
     assert len(fedkf.compare([long, long.folder], metrics=["amp"]).rows) == 2  # the same run
+
+
+def test_other_data_are_no_other_seed(npz: Path, runs: list[fedkf.Result]) -> None:
+    common: dict[str, Any] = {"algorithm": "fedprox", "rounds": 2, "workers": 0}
+    alike = fedkf.run(tiny(npz), data={"alpha": 100.0}, seed=1, **common)
+    with pytest.raises(UserError, match=r"differ in data\.alpha and not in their seeds alone"):
+        fedkf.compare([runs[0], alike])
+    x = np.random.default_rng(0).random((12, 1, 8, 8), dtype=np.float32)
+    made = [
+        fedkf.run(
+            clients={"a": (x * k, np.arange(12) % 2), "b": (x, np.arange(12) % 2)},
+            federation={"rounds": 1, "fraction": 1.0},
+            algorithm="fedprox",
+            seed=seed,
+            workers=0,
+        )
+        for k, seed in ((1, 0), (0.5, 1))
+    ]
+    with pytest.raises(UserError, match="differ in their data and not in their seeds alone"):
+        fedkf.compare(made)
+    other = fedkf.run(tiny(npz), data={"seed": 5}, seed=1, **common)
+    assert fedkf.compare([runs[0], other], metrics=["amp"]).rows[0]["seeds"] == 2
+
+
+def test_a_grid_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="grid is empty"):
+        fedkf.sweep({}, out=tmp_path)
 
 
 def test_a_baseline_without_personal_models_is_told(npz: Path, runs: list[fedkf.Result]) -> None:

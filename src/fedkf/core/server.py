@@ -423,6 +423,8 @@ class Server:
         needed = self.defence.min_clients
         if usable < min(needed, asked):
             reasons = "; ".join(f"client {r.client}: {r.reason}" for r in self.refused[:3])
+            if "NaN" in reasons:
+                reasons += "; a lower federation.lr or federation.clip may keep models finite"
             raise TooFewUploads(
                 f"round {self.round} has {usable} usable uploads of {asked}, "
                 f"and {needed} are needed ({reasons})"

@@ -33,7 +33,10 @@ def from_object(
         return named(found, targets.class_names)
     if not given:
         raise UserError(f"{where} holds no clients")
-    given = {str(name): data for name, data in given.items()}
+    names = [str(name) for name in given]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"{where} has two names that are written {twice!r}; give each its own")
+    given = dict(zip(names, given.values(), strict=True))
     divided = divided_by_user(given, where)
     parts: dict[str, tuple[Any, Any, list[str] | None]] = {}
     tested: list[Any] = []

@@ -24,8 +24,8 @@ from fedkf.runs.sweep import sweep as run_all
 
 Given = Result | str | Path
 BASELINE = "fedavg"
-FREE = {"data", "engine", "output"}
-"""Sections in which runs of the same data, seed and setting may differ."""
+FREE = ("engine.", "output.", "federation.seed", "data.seed")
+"""What the keys begin with in which runs of one name may differ."""
 
 
 @dataclass(frozen=True)
@@ -218,24 +218,35 @@ def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> di
                 f"the runs of {name} are judged by different metrics (evaluation.metric), so that "
                 "they have no mean; give them names of their own"
             )
-        check_repeats(name, found)
+        check_alike(name, found)
         groups[name] = Group({"name": name}, list({run.pairing: run for run in found}.values()))
     return {name: group for name, group in groups.items() if group.runs}
 
 
-def check_repeats(name: str, runs: Sequence[Finished]) -> None:
-    """Refuse runs of the same data and seed that are not the same run: one would go unheard."""
-    first: dict[tuple[str, int], Finished] = {}
-    for run in runs:
-        other = first.setdefault(run.pairing, run)
-        one, two = (flatten(r.config) for r in (other, run))
-        keys = [k for k in one | two if k.split(".")[0] not in FREE and one.get(k) != two.get(k)]
+def check_alike(name: str, runs: Sequence[Finished]) -> None:
+    """Refuse runs that differ in more than their seeds: a mean over them would mean nothing."""
+    first = runs[0]
+    for run in runs[1:]:
+        same, one, two = run.pairing[0] == first.pairing[0], *map(setting, (first, run))
+        keys = [
+            key
+            for key in sorted(one | two)
+            if one.get(key) != two.get(key) and not (same and key.startswith("data."))
+        ]
+        if not same and not keys and run.config.data.seed == first.config.data.seed:
+            keys = ["their data"]
         if keys:
             raise UserError(
-                f"{other.path} and {run.path} are runs of {name} on the same data with the same "
-                f"seed, but differ in {', '.join(keys)}; give them names: "
+                f"{first.path} and {run.path} are runs of {name}, but differ in "
+                f"{', '.join(keys)} and not in their seeds alone; give them names: "
                 'compare({"short": [run, …], "long": [run, …]})'
             )
+
+
+def setting(run: Finished) -> dict[str, Any]:
+    """What was set, but for seeds and what has no influence."""
+    flat = flatten(run.config)
+    return {key: value for key, value in flat.items() if not key.startswith(FREE)}
 
 
 def finished(given: Given) -> Finished:
@@ -271,6 +282,8 @@ def sweep(
     >>> list(fedkf.sweep(grid, base, out=tempfile.mkdtemp(), jobs=1))
     ['all']
     """
+    if not grid:
+        raise UserError("grid is empty; it maps keys to lists of values, such as data.alpha: [0.1]")
     given = dict(base) if isinstance(base, Mapping) else base
     suite = suite_of({"base": given, "grid": {k: list(v) for k, v in grid.items()}}, "sweep")
     done, failures = run_all(suite.plans, Path(out), jobs)

@@ -217,6 +217,11 @@ def execute(
     run = RunFolder(folder)
     with reporting_disk_errors(run.path), run.claimed(resume):
         existing = run.config() if run.begun() else None
+        if run.begun() and not existing:
+            raise UserError(
+                f"{run.path} holds a run without its config.yaml, so that nobody knows what it is; "
+                "put the file back, or choose another folder"
+            )
         if resume and not existing:
             say(f"nothing to resume in {run.path}: this is a new run")
         done = len(run.rounds())

@@ -89,6 +89,8 @@ def personalize(
     10
     """
     held = check(method, epochs, lr, mu)
+    if not isinstance(run, str | Path):
+        raise UserError(f"run is a {type(run).__name__}; give the folder of a finished run")
     folder = RunFolder(Path(run))
     config = folder.config()
     if config is None:

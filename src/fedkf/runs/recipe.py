@@ -187,12 +187,43 @@ def fills(about: Mapping[str, Any]) -> bool:
 def inputs_of(about: Mapping[str, Any], given: Any) -> torch.Tensor:
     """Inputs as a model takes them: arrays as they are; files and rows as the run read its own."""
     if not (isinstance(given, str | Path) or is_rows(given)):
-        x, recipe = torch.as_tensor(given), recipe_of(about)
+        x, recipe = arrays(given), recipe_of(about)
         if recipe is not None and x.ndim > 1:
             recipe.check_complete(x, lambda row: f"sample {row}")
+        if len(about["shape"]) == 3:
+            check_images(x, about["shape"][0])
         return x
     recipe = needed(about, given)
     return recipe.filled(recipe.rows(given), about["mean"] or (0.0,))
+
+
+def arrays(given: Any) -> torch.Tensor:
+    """An array of any library, with numbers as models have them."""
+    try:
+        x = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(given).__name__
+        raise UserError(f"inputs are a {kind}, of which no array can be made ({error})") from None
+    return x.float() if x.is_floating_point() else x
+
+
+def check_images(x: torch.Tensor, channels: int) -> None:
+    """Refuse numbers that no image was trained with, as training does."""
+    if not x.is_floating_point() or x.ndim != 4:
+        return  # which `Trained.prepare` says
+    if x.shape[1] != channels or 0 in x.shape[2:]:
+        raise UserError(
+            f"images are of shape {list(x.shape[1:])}; the model takes {channels} channels and "
+            "at least one pixel"
+        )
+    if not len(x):
+        return
+    if not x.isfinite().all():
+        raise UserError("images hold NaN or infinite values")
+    if x.min() < 0 or x.max() > 1:
+        raise UserError(
+            f"float images must lie in [0, 1], these go from {x.min():g} to {x.max():g}"
+        )
 
 
 def needed(about: Mapping[str, Any], given: Any) -> Recipe:

@@ -59,7 +59,7 @@ def evaluate(
 def export(
     run: str | Path | Result,
     out: str | Path,
-    formats: Sequence[str] = ("safetensors", "torch"),
+    formats: str | Sequence[str] = ("safetensors", "torch"),
     *,
     readout: str = "oca",
     model: Callable[..., nn.Module] | None = None,
@@ -75,10 +75,15 @@ def export(
     >>> [path.name for path in fedkf.export(result, tempfile.mkdtemp(), ["safetensors"])]
     ['oca.safetensors', 'model.json']
     """
-    for name in formats:
+    wanted = [formats] if isinstance(formats, str) else list(formats)
+    if not wanted:
+        raise UserError(f"formats is empty; choose from {', '.join(FORMATS)}")
+    for name in wanted:
         if name not in FORMATS:
             raise UserError(f"format {name!r}: {nearest(name, FORMATS)}")
-    return write(trained_of(run, readout, model), Path(out), readout, list(formats))
+    if Path(out).exists() and not Path(out).is_dir():
+        raise UserError(f"out is {str(out)!r}, which is a file; give a folder")
+    return write(trained_of(run, readout, model), Path(out), readout, wanted)
 
 
 def trained_of(
