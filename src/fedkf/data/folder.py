@@ -28,7 +28,7 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.limits import memory, proper_text, shown
 from fedkf.core.payload import write_atomically
 from fedkf.data.annotations import SIDES
-from fedkf.data.files import cache_folder, digest, find
+from fedkf.data.files import cache_folder, digest, find, some
 from fedkf.data.source import Say, Source, check
 from fedkf.data.targets import Targets
 
@@ -94,7 +94,11 @@ def skipped(root: Path, files: Sequence[Path], kept: Sequence[int]) -> str:
     lost = sorted(set(range(len(files))) - set(kept))
     tops = Counter(files[k].relative_to(root).parts[0] for k in lost)
     each = ", ".join(f"{name} {count}" for name, count in sorted(tops.items()))
-    return f"{counted(len(lost), 'file')} below {root} cannot be read and are left out ({each})"
+    gone = sorted(tops.keys() - {files[k].relative_to(root).parts[0] for k in kept})
+    rest = f"; no image is left of {some(gone)}" if gone else ""
+    return (
+        f"{counted(len(lost), 'file')} below {root} cannot be read and are left out ({each}){rest}"
+    )
 
 
 def counted(count: int, noun: str) -> str:
@@ -108,7 +112,8 @@ def counted(count: int, noun: str) -> str:
 
 def image_files(root: Path, say: Say) -> list[Path]:
     """Every image below a folder, in one fixed order."""
-    found = sorted(Path(folder) / name for folder, names in walk(root) for name in names)
+    walked = list(walk(root))
+    found = sorted(Path(folder) / name for folder, names in walked for name in names)
     found = [p for p in found if not any(q.startswith(".") for q in p.relative_to(root).parts)]
     files = [p for p in found if p.suffix.lower() in ENDINGS]
     if len(files) < len(found):
@@ -119,6 +124,10 @@ def image_files(root: Path, say: Say) -> list[Path]:
         raise UserError(
             f"data.path: {root} holds no images ({', '.join(sorted(ENDINGS))}) in class folders"
         )
+    tops = {part for folder, _ in walked for part in Path(folder).relative_to(root).parts[:1]}
+    holding = {p.relative_to(root).parts[0] for p in files}
+    if bare := sorted(name for name in tops - holding if not name.startswith(".")):
+        say(f"left out {counted(len(bare), 'folder')} below {root} without an image ({some(bare)})")
     return files
 
 
@@ -126,9 +135,15 @@ def walk(root: Path) -> Iterator[tuple[str, list[str]]]:
     """Every folder below this one, links followed, and the files in it.
 
     A folder that a link leads back into, or that lies too deep, is refused: there is no end to it.
+    So is one that cannot be read: whatever is in it, perhaps a whole site, would be missing.
     """
+
+    def refuse(error: OSError) -> None:
+        folder = shown(str(error.filename))
+        raise UserError(f"data.path: {folder} cannot be read: {error.strerror}") from None
+
     above: dict[str, tuple[tuple[int, int], ...]] = {}
-    for folder, subfolders, names in os.walk(root, followlinks=True):
+    for folder, subfolders, names in os.walk(root, onerror=refuse, followlinks=True):
         status = os.stat(folder)
         own = (status.st_dev, status.st_ino)
         parents = above.pop(folder, ())
