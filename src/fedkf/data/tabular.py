@@ -23,9 +23,9 @@ from fedkf.data.cells import (
     ending,
     fitting,
     read_text,
-    with_points,
     without_row_numbers,
 )
+from fedkf.data.decimals import with_points
 from fedkf.data.files import find, some
 
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
@@ -182,11 +182,9 @@ def read_csv(
             raise wrong(f"line {line} has {len(row)} cells, and there are {len(names)} columns")
     columns = zip(*(row for _, row in rows), strict=True) if rows else ((),) * len(names)
     cells = as_cells(dict(zip(names, columns, strict=True)), unused, wrong)
-    commas: list[str] = []
+    notes: list[str] = []
     if divider != ",":
-        cells, commas = with_points(cells)
-    shown_ = f"{', '.join(commas[:5])}{' …' if len(commas) > 5 else ''}"
-    notes = [f"numbers with a decimal comma are read as numbers: {shown_}"] if commas else []
+        cells, notes = with_points(cells, unused, wrong)
     return made_of(file, cells, [line for line, _ in rows], notes)
 
 
