@@ -139,6 +139,11 @@ def test_from_a_folder_per_hospital_to_a_prediction(
     assert "north" in out
     code, out, _ = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
     assert code == 0
+    (hospitals / "south" / "a" / "broken.png").write_bytes(b"no image")
+    code, _, err = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
+    assert code == 2
+    assert err.endswith("(remove or mend such files)\n")
+    (hospitals / "south" / "a" / "broken.png").unlink()
     code, out, _ = cli("predict", tmp_path / "run", hospitals / "north" / "a" / "1.png")
     assert code == 0
     assert out.startswith(str(hospitals / "north" / "a" / "1.png"))

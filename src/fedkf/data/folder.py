@@ -45,11 +45,12 @@ def folder(
     targets: Targets,
     image_size: int | None,
     say: Say,
-    skip: bool = False,
+    skip: bool | None = None,
 ) -> Source:
     """The images below a folder; client folders, where there are any, own what is in them.
 
-    A file that is no readable image is an error, or left out where it may be skipped.
+    A file that is no readable image is an error, or left out where it may be skipped; `skip` is
+    None where nobody is asked.
     """
     root = find(path, folder=True)
     files = image_files(root, say)
@@ -163,7 +164,7 @@ Images = np.ndarray[Any, Any]
 
 
 def decoded(
-    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool = False
+    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool | None = None
 ) -> tuple[Images, list[int]]:
     """The images as an array N×H×W×C of uint8, from the cache if they are in it, and which."""
     stats = [(str(p.relative_to(root)), *size_and_time(p)) for p in files]
@@ -223,7 +224,7 @@ def size_and_time(path: Path) -> tuple[int, int]:
 
 
 def decode(
-    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool
+    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool | None
 ) -> tuple[Images, list[int]]:
     """Decode in parallel (Pillow lets go of Python's lock), with a bar on a terminal."""
     from rich.console import Console
@@ -243,7 +244,8 @@ def decode(
     kept = [k for k, image in enumerate(results) if not isinstance(image, str)]
     if len(kept) < len(files) and not (skip and kept):
         pairs = zip(files, results, strict=True)
-        raise unreadable(root, [(p.relative_to(root), r) for p, r in pairs if isinstance(r, str)])
+        broken = [(p.relative_to(root), r) for p, r in pairs if isinstance(r, str)]
+        raise unreadable(root, broken, asked=skip is not None)
     images = [image for image in results if not isinstance(image, str)]
     sizes = sorted({image.shape[:2] for image in images})
     if len(sizes) > 1:
@@ -264,8 +266,8 @@ def decode(
     return np.stack(images), kept
 
 
-def unreadable(root: Path, broken: Sequence[tuple[Path, str]]) -> UserError:
-    """Which files are no images, and what to do."""
+def unreadable(root: Path, broken: Sequence[tuple[Path, str]], asked: bool) -> UserError:
+    """Which files are no images, and what to do; `asked` where they might be skipped."""
     named: dict[str, list[str]] = {}
     for name, reason in broken[:MOST_NAMED]:
         named.setdefault(reason.split(f" '{root}")[0], []).append(str(name))
@@ -276,9 +278,8 @@ def unreadable(root: Path, broken: Sequence[tuple[Path, str]]) -> UserError:
     ]
     more = len(broken) - MOST_NAMED
     rest = f"; and {more} more" if more > 0 else ""
-    return UserError(
-        f"data.path: {root}: {'; '.join(told)}{rest} (data.unreadable=skip leaves such files out)"
-    )
+    advice = "data.unreadable=skip leaves such files out" if asked else "remove or mend such files"
+    return UserError(f"data.path: {root}: {'; '.join(told)}{rest} ({advice})")
 
 
 def open_image(path: Path, size: int | None, most: int | None = None) -> np.ndarray[Any, Any] | str:
