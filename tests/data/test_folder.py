@@ -137,8 +137,9 @@ def test_from_a_folder_per_hospital_to_a_prediction(
     code, out, _ = cli("evaluate", tmp_path / "run")
     assert code == 0
     assert "north" in out
-    code, out, _ = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
+    code, out, err = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
     assert code == 0
+    assert f"note: {hospitals / 'south'} lies in the run's own data" in err
     (hospitals / "south" / "a" / "broken.png").write_bytes(b"no image")
     code, _, err = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
     assert code == 2
