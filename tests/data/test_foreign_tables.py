@@ -76,7 +76,7 @@ def test_commas_between_thousands_are_told_by_the_points_of_another_column(tmp_p
 def test_points_that_nothing_speaks_against_are_decimal_points(tmp_path: Path) -> None:
     lines = ["site;x;y;ill", "a;1.566;0.871;0", "b;2.125;3;1"]
     source, said = told(rows(tmp_path / "t.csv", *lines))
-    np.testing.assert_allclose(source.inputs, np.float32([[1.566, 0.871], [2.125, 3]]))
+    np.testing.assert_allclose(source.inputs, np.array([[1.566, 0.871], [2.125, 3]], np.float32))
     assert not any("thousands" in text or "comma" in text for text in said)
 
 

@@ -118,7 +118,7 @@ def move(folder: Path) -> None:
     np.savez_compressed(folder / "split.npz", **parts)
 
 
-CHANGES: dict[str, tuple[str, Callable[[Path], None]]] = {
+CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "rounds emptied": ("rounds.jsonl", shorten("rounds.jsonl", 0)),
     "rounds deleted": ("rounds.jsonl", lambda folder: (folder / "rounds.jsonl").unlink()),
     "last round lost": ("rounds.jsonl", shorten("rounds.jsonl", 1)),

@@ -104,7 +104,9 @@ def with_points(
     found = {name: Column.of(column) for name, column in cells.items() if not unused(name)}
     found = {name: column for name, column in found.items() if not column.mixed}
     way = way_of(found, wrong)
-    changed, decimals, thousands = dict(cells), [], []
+    changed = dict(cells)
+    decimals: list[str] = []
+    thousands: list[str] = []
     for name, column in found.items():
         other = COMMAS if way is POINTS else POINTS
         if other in column.grouped:  # no number in this way
