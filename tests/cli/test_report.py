@@ -60,6 +60,8 @@ def test_what_cannot_be_shown_gives_one_sentence(cli: CLI, tmp_path: Path) -> No
         (["figure", "curvs", good], 2, "did you mean 'curves'?"),
         (["figure", "curves", good, "--format", "gif"], 2, "--format gif"),
         (["figure", "gain", good], 2, "algorithm.name=local"),
+        (["figure", "curves", good, "--out", "fig.jpg"], 2, "ends in .pdf, .svg, .png"),
+        (["figure", "curves", good, "--out", "a.png", "--format", "pdf"], 2, "leave one out"),
         (["figure", "curves", tmp_path / "empty"], 2, "holds no run"),
         (["figure", "curves", good, "--out", tmp_path / "file" / "x"], 1, "cannot write"),
         (["dashboard", tmp_path / "gone"], 2, "no folder"),
@@ -81,6 +83,12 @@ def test_figures_are_written_in_the_formats_asked_for(
     done = cli("figure", "curves", "run", "--format", "svg", "--format", "png")
     assert done.out == "figure: curves.svg\nfigure: curves.png\n"
     assert cli("figure", "clients", "run", "--out", "a/b.pdf").out == "figure: a/b.pdf\n"
+    assert cli("figure", "clients", "run", "--out", "a/b.PNG").out == "figure: a/b.PNG\n"
+    assert Path("a/b.PNG").read_bytes().startswith(b"\x89PNG")
+    both = cli("figure", "clients", "run", "--out", "b.svg", "--format", "svg", "--format", "png")
+    assert both.out == "figure: b.svg\nfigure: b.png\n"
+    dotted = cli("figure", "clients", "run", "--out", "alpha0.1", "--format", "pdf")
+    assert dotted.out == "figure: alpha0.1.pdf\n"
     assert (tmp_path / "a" / "b.pdf").read_bytes().startswith(b"%PDF")
 
 

@@ -12,7 +12,7 @@ from conftest import Outcome
 from PIL import Image
 
 from fedkf.core.errors import UserError
-from fedkf.data.folder import open_image
+from fedkf.data.folder import folder, open_image
 from fedkf.data.source import Source
 from fedkf.data.sources import load
 from fedkf.data.targets import Targets
@@ -137,8 +137,14 @@ def test_from_a_folder_per_hospital_to_a_prediction(
     code, out, _ = cli("evaluate", tmp_path / "run")
     assert code == 0
     assert "north" in out
-    code, out, _ = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
+    code, out, err = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
     assert code == 0
+    assert f"note: {hospitals / 'south'} lies in the run's own data" in err
+    (hospitals / "south" / "a" / "broken.png").write_bytes(b"no image")
+    code, _, err = cli("evaluate", tmp_path / "run", "--data", hospitals / "south")
+    assert code == 2
+    assert err.endswith("(remove or mend such files)\n")
+    (hospitals / "south" / "a" / "broken.png").unlink()
     code, out, _ = cli("predict", tmp_path / "run", hospitals / "north" / "a" / "1.png")
     assert code == 0
     assert out.startswith(str(hospitals / "north" / "a" / "1.png"))
@@ -194,3 +200,44 @@ def test_a_damaged_index_of_the_cache_is_made_anew(hospitals: Path, content: byt
     (index,) = (hospitals.parent / "cache" / "index").iterdir()
     index.write_bytes(content)
     assert np.array_equal(read(hospitals).inputs, first.inputs)
+
+
+def refuse_to_open(monkeypatch: pytest.MonkeyPatch, closed: Path) -> None:
+    """What the system says to a user who may not read a folder; tests may run as root."""
+    scandir = os.scandir
+
+    def guarded(path: str) -> object:
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+
+
+@pytest.mark.parametrize("closed", ["south", "south/b"])
+def test_a_folder_that_cannot_be_read_is_refused(
+    hospitals: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_to_open(monkeypatch, hospitals / closed)
+    with pytest.raises(UserError, match=rf"scans/{closed}' cannot be read: Permission"):
+        read(hospitals)
+
+
+def test_folders_without_an_image_are_told(hospitals: Path) -> None:
+    (hospitals / "east" / "a").mkdir(parents=True)
+    (hospitals / "west" / "a").mkdir(parents=True)
+    (hospitals / "west" / "a" / "1.dcm").write_bytes(b"DICM")
+    (hospitals / ".cache").mkdir()
+    said: list[str] = []
+    source = load("folder", str(hospitals), Targets(), 20, said.append)
+    assert source.owner_names == ["north", "south"]
+    assert f"left out 2 folders below {hospitals} without an image (east, west)" in said
+
+
+def test_a_site_whose_images_are_all_skipped_is_told(hospitals: Path) -> None:
+    for kind in "ab":
+        (hospitals / "east" / kind).mkdir(parents=True)
+        (hospitals / "east" / kind / "1.png").write_bytes(b"no image")
+    said: list[str] = []
+    folder(str(hospitals), Targets(), 20, said.append, skip=True)
+    assert any(text.endswith("(east 2); no image is left of east") for text in said)

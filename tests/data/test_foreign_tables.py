@@ -56,6 +56,39 @@ def test_commas_and_points_in_one_column_are_not_guessed_at(tmp_path: Path) -> N
         told(rows(tmp_path / "t.csv", *lines))
 
 
+def test_points_between_thousands_are_told_by_the_commas_of_another_column(tmp_path: Path) -> None:
+    lines = ["site;plat;lac;big;ill", "a;866;1,67;12.345.678;0", "b;1.566;3,12;;1"]
+    source, said = told(rows(tmp_path / "t.csv", *lines), missing="mean")
+    expected = [[866, 1.67, 12345678], [1566, 3.12, np.nan]]
+    np.testing.assert_allclose(source.inputs, np.array(expected, np.float32))
+    assert "numbers with a decimal comma are read as numbers: lac" in said
+    assert "points between thousands are left out of numbers: plat, big" in said
+
+
+def test_commas_between_thousands_are_told_by_the_points_of_another_column(tmp_path: Path) -> None:
+    lines = ["site;plat;lac;cost;ill", "a;1,124;1.42;2,000.5;0", "b;760;2.34;7.25;1"]
+    source, said = told(rows(tmp_path / "t.csv", *lines))
+    expected = [[1124, 1.42, 2000.5], [760, 2.34, 7.25]]
+    np.testing.assert_allclose(source.inputs, np.array(expected, np.float32))
+    assert said[0] == "commas between thousands are left out of numbers: plat, cost"
+
+
+def test_points_that_nothing_speaks_against_are_decimal_points(tmp_path: Path) -> None:
+    lines = ["site;x;y;ill", "a;1.566;0.871;0", "b;2.125;3;1"]
+    source, said = told(rows(tmp_path / "t.csv", *lines))
+    np.testing.assert_allclose(source.inputs, np.array([[1.566, 0.871], [2.125, 3]], np.float32))
+    assert not any("thousands" in text or "comma" in text for text in said)
+
+
+@pytest.mark.parametrize(("x", "y"), [("3,12", "0.871"), ("3,12", "1.5"), ("1,124", "1.566")])
+def test_columns_that_contradict_each_other_are_refused(tmp_path: Path, x: str, y: str) -> None:
+    file = rows(tmp_path / "t.csv", "site;x;y;ill", f"a;{x};{y};0", "b;7;8;1")
+    with pytest.raises(UserError, match=r"'x' has .* comma and 'y' with .* all numbers in one way"):
+        told(file)
+    source, _ = told(file, ignore=["y"])
+    assert source.inputs[:, 0].tolist() == pytest.approx([float(x.replace(",", ".")), 7])
+
+
 def test_texts_with_a_comma_stay_texts(tmp_path: Path) -> None:
     lines = [
         "site;ward;ill",

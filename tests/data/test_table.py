@@ -177,3 +177,32 @@ def test_parquet_is_read_as_csv_is(write: Write, tmp_path: Path) -> None:
     same = read(str(tmp_path / "patients.parquet"))
     np.testing.assert_array_equal(same.inputs, csv.inputs)
     assert same.labels.tolist() == csv.labels.tolist()
+
+
+def test_what_is_no_site_in_a_folder_of_tables_is_told(write: Write) -> None:
+    for name in ("north.csv", "south.csv"):
+        path = write("age,ill", "50,0", "60,1", name=f"all/{name}")
+    write("age,ill", name="all/east.csv")
+    write("PK", name="all/west.xlsx")
+    (Path(path).parent / "more").mkdir()
+    said: list[str] = []
+    source = table(str(Path(path).parent), Reading(target="ill"), said.append)
+    assert source.owner_names == ["north", "south"]
+    folder = Path(path).parent
+    assert f"left out, as it is no table: more, west.xlsx in {folder}" in said
+    assert f"left out, as it has no rows: east.csv in {folder}" in said
+
+
+def test_two_files_of_one_name_are_not_one_site(write: Write) -> None:
+    write("age,ill", "50,0", "60,1", name="all/north.csv")
+    path = write("age\till", "50\t0", "70\t1", name="all/north.tsv")
+    folder = str(Path(path).parent)
+    with pytest.raises(UserError, match=r"north\.csv and north\.tsv are two files for one site"):
+        read(folder, site=None)
+    for name, ending in (("north", "csv"), ("south", "tsv")):
+        divider = "," if ending == "csv" else "\t"
+        lines = [
+            divider.join(row) for row in (("age", "ill", "at"), *(("5", y, name) for y in "01"))
+        ]
+        write(*lines, name=f"all/north.{ending}")
+    assert read(folder, site="at").owner_names == ["north", "south"]

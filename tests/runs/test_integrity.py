@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import Outcome, Settings, tiny
 
@@ -87,6 +88,79 @@ def test_a_file_of_another_run_is_noticed(settings: Settings, run: Path, tmp_pat
     shutil.copyfile(FILES["server state"](other), victim)
     with pytest.raises(FedkfError, match=victim.name):
         fedkf.run(settings, rounds=3, algorithm="scaffold", out=folder, resume=True)
+
+
+def shorten(name: str, lines: int) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = (folder / name).read_bytes().splitlines(keepends=True)
+        (folder / name).write_bytes(b"".join(content[:lines]))
+
+    return change
+
+
+def cut(folder: Path) -> None:
+    content = (folder / "split.npz").read_bytes()
+    (folder / "split.npz").write_bytes(content[: len(content) // 2])
+
+
+def turn(folder: Path) -> None:
+    """A bit of the samples' numbers."""
+    content = bytearray((folder / "split.npz").read_bytes())
+    content[80] ^= 1
+    (folder / "split.npz").write_bytes(bytes(content))
+
+
+def move(folder: Path) -> None:
+    """A split of the same samples in which a client has one more and the next one less."""
+    with np.load(folder / "split.npz") as content:
+        parts = {name: content[name].copy() for name in content.files}
+    parts["train_offsets"][1] += 1
+    np.savez_compressed(folder / "split.npz", **parts)
+
+
+CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "rounds emptied": ("rounds.jsonl", shorten("rounds.jsonl", 0)),
+    "rounds deleted": ("rounds.jsonl", lambda folder: (folder / "rounds.jsonl").unlink()),
+    "last round lost": ("rounds.jsonl", shorten("rounds.jsonl", 1)),
+    "split emptied": ("split.npz", lambda folder: (folder / "split.npz").write_bytes(b"")),
+    "split cut": ("split.npz", cut),
+    "split flipped": ("split.npz", turn),
+    "split of other sizes": ("split.npz", move),
+    "status deleted": ("status.json", lambda folder: (folder / "status.json").unlink()),
+    "summary deleted": ("summary.json", lambda folder: (folder / "summary.json").unlink()),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_is_missing_or_does_not_fit_is_named(run: Path, tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    name, change = CHANGES[what]
+    change(folder)
+    assert [f"{folder / name} is" in sentence for sentence in check_run(folder)] == [True]
+
+
+@pytest.mark.parametrize(("lines", "sound"), [(1, True), (0, False)])
+def test_a_crash_may_have_cost_the_line_of_the_checkpoints_round(
+    run: Path, tmp_path: Path, lines: int, sound: bool
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    (folder / "summary.json").unlink()
+    status = (folder / "status.json").read_text()
+    (folder / "status.json").write_text(status.replace('"finished"', '"running"'))
+    shorten("rounds.jsonl", lines)(folder)
+    assert (check_run(folder) == []) is sound
+
+
+def test_a_finished_run_that_goes_on_has_no_summary_yet(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    (folder / "summary.json").unlink()
+    config = (folder / "config.yaml").read_text()
+    assert config.count("  rounds: 2 ") == 1
+    (folder / "config.yaml").write_text(config.replace("  rounds: 2 ", "  rounds: 3 "))
+    assert check_run(folder) == []
 
 
 def test_what_is_no_run_cannot_be_checked(tmp_path: Path) -> None:

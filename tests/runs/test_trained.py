@@ -136,6 +136,20 @@ def test_new_data_is_evaluated_site_by_site(cli: CLI, run: Path, tmp_path: Path)
     assert [(c["name"], c["tested"]) for c in found["clients"]] == [("p", 8), ("q", 4)]
 
 
+def test_data_that_the_run_trained_on_is_told(
+    cli: CLI, run: Path, npz: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.npz"
+    copy.write_bytes(npz.read_bytes())
+    for own in (npz, copy):
+        done = cli("evaluate", run, "--data", own)
+        assert f"note: {own} is the run's own data, so that these numbers include" in done.err
+    with np.load(npz) as content:
+        np.savez(tmp_path / "new.npz", images=1 - content["images"], labels=content["labels"])
+    done = cli("evaluate", run, "--data", tmp_path / "new.npz")
+    assert (done.code, done.err) == (0, "")
+
+
 def test_what_cannot_be_loaded_is_explained(
     cli: CLI, run: Path, tmp_path: Path, settings: Settings
 ) -> None:

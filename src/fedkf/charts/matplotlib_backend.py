@@ -117,7 +117,7 @@ def draw_images(images: Images, *paths: Path) -> None:
 def save(drawn: Any, path: Path, dpi: int = 300) -> None:
     """Write a figure of matplotlib's without the time of writing; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    ending = path.suffix.lstrip(".")
+    ending = path.suffix.lstrip(".").lower()
     drawn.savefig(path, format=ending, dpi=dpi, metadata=UNDATED[ending])
 
 

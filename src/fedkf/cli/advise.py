@@ -57,6 +57,7 @@ def advise(
     from fedkf.runs.advising import fared, refuse_other, runs
     from fedkf.runs.config import parse_set
     from fedkf.runs.experiment import reporting_disk_errors
+    from fedkf.runs.places import make_folder
 
     named = {"data.target": target, "data.site": site, "engine.workers": workers}
     given = {key: value for key, value in named.items() if value is not None}
@@ -65,6 +66,7 @@ def advise(
     heard: set[str] = set()
     configs = runs(data, {**given, **parse_set(set_ or [])}, once(say, heard))
     refuse_other(folder, configs)
+    make_folder(folder)
     found = fared(train(configs, folder, quiet, heard))
     result = told(found.sites, found.metric, found.two_classes)
     with reporting_disk_errors(folder):

@@ -81,8 +81,11 @@ def run_distillations(
     from fedkf.paper import distillation
     from fedkf.paper.distill import choose
     from fedkf.paper.tables import write
+    from fedkf.runs.experiment import reporting_disk_errors
+    from fedkf.runs.places import make_folder
 
     refuse_file(folder)
+    make_folder(folder)
     results: dict[tuple[str, str], Any] = {}
     about, drawn = [], []
     chosen = {
@@ -93,13 +96,14 @@ def run_distillations(
     stopped = f"stopped; what was finished is kept ({folder})"
     with interruptible(stopped), progress_bar(quiet) as progress:
         for (name, kind), (config, how) in chosen.items():
-            folder.mkdir(parents=True, exist_ok=True)
-            numbers, paths = distillation.kept(name, config, how, folder, progress)
+            with reporting_disk_errors(folder):
+                numbers, paths = distillation.kept(name, config, how, folder, progress)
             results[name, kind] = numbers
             about.append(f"{name}, {distillation.describe(how)}.")
             drawn += paths
     table = distillation.table(results, [*notes, *about])
-    write([table], folder / "tables", "distillation")
+    with reporting_disk_errors(folder):
+        write([table], folder / "tables", "distillation")
     show_tables([table])
     for path in drawn:
         show(f"figure: {path}")

@@ -28,6 +28,7 @@ def export(
 ) -> None:
     """Take the trained model home: weights and JSON, a torch.export program, ONNX."""
     from fedkf.runs import trained
+    from fedkf.runs.experiment import reporting_disk_errors
     from fedkf.runs.personal import file_name, personal_model
     from fedkf.runs.prediction import shared_model
 
@@ -42,5 +43,7 @@ def export(
         raise UserError("--client goes with --readout personal: the others are the same for all")
     else:
         model, name = shared_model(run, readout, "export"), readout
-    for path in trained.export(model, folder, name, formats):
+    with reporting_disk_errors(folder):
+        paths = trained.export(model, folder, name, formats)
+    for path in paths:
         show(str(path))

@@ -21,7 +21,8 @@ def figure(
     ],
     folders: FoldersArgument,
     format_: Annotated[
-        list[str] | None, typer.Option("--format", help="pdf, svg or png. [default: pdf]")
+        list[str] | None,
+        typer.Option("--format", help="pdf, svg or png. [default: --out's, or pdf]"),
     ] = None,
     out_: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="[default: KIND.FORMAT]")
@@ -30,5 +31,5 @@ def figure(
     """One plot of one or several runs, in a style fit for a paper."""
     from fedkf.report.output import write_figures
 
-    for path in write_figures(kind, folders, format_ or ["pdf"], out_ or Path(kind)):
+    for path in write_figures(kind, folders, format_, out_):
         show(f"figure: {path}")

@@ -27,11 +27,6 @@ CUT = 100
 """Characters that are kept of what nothing reads, where there is no room for all."""
 UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 """What columns are called that only number the rows."""
-COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
-"""A number with a decimal comma, perhaps with points between its thousands."""
-THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")
-WHOLE = re.compile(r"[+-]?\d+([eE][+-]?\d+)?")
-POINT = re.compile(r"[+-]?\d*\.\d*([eE][+-]?\d+)?")
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{2,4})([ T]\d.*)?")
 
 
@@ -100,39 +95,6 @@ def fitting(lengths: Mapping[str, int], rows: int, unused: Unused, wrong: Wrong)
             "this machine has; shorten such texts, or name the column in data.ignore"
         )
     return kept
-
-
-def with_points(cells: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:
-    """The columns with decimal points in the place of commas, and which of them had commas."""
-    changed = {name: pointed(column) for name, column in cells.items()}
-    found = {name: cells[name] if new is None else new for name, new in changed.items()}
-    return found, [name for name, new in changed.items() if new is not None]
-
-
-def pointed(column: Cells) -> Cells | None:
-    """A column of numbers with decimal points, if it has commas and nothing speaks against it.
-
-    Where some cells have a comma and others a point, nobody can know; they stay as they are.
-    """
-    values, places = np.unique(column, return_inverse=True)
-    commas = [bool(COMMA.fullmatch(str(value))) for value in values]
-    if not any(commas):
-        return None
-    new = []
-    for value, comma in zip(map(str, values), commas, strict=True):
-        thousands = bool(THOUSANDS.fullmatch(value))
-        if POINT.fullmatch(value) and any(c.isdigit() for c in value) and not thousands:
-            return None
-        new.append(value.replace(".", "").replace(",", ".") if comma or thousands else value)
-    counts = np.bincount(places, minlength=len(values))
-    numeric = [bool(c or WHOLE.fullmatch(str(v))) for v, c in zip(values, commas, strict=True)]
-    texts = [
-        not n and any(c.isalpha() for c in str(v)) for v, n in zip(values, numeric, strict=True)
-    ]
-    if counts[texts].sum() > counts[numeric].sum():
-        return None
-    result: Cells = np.array(new, dtype=np.str_)[places]
-    return result
 
 
 def without_row_numbers(cells: Mapping[str, Cells]) -> tuple[dict[str, Cells], list[str]]:

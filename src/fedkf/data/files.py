@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,12 @@ def cache_folder() -> Path:
 def digest(content: Any) -> str:
     """A name for content in the cache."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few names.
+
+    >>> some(["a", "b"]), some([*"abcdef"])
+    ('a, b', 'a, b, c, d, e …')
+    """
+    return f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"

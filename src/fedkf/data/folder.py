@@ -28,7 +28,7 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.limits import memory, proper_text, shown
 from fedkf.core.payload import write_atomically
 from fedkf.data.annotations import SIDES
-from fedkf.data.files import cache_folder, digest, find
+from fedkf.data.files import cache_folder, digest, find, some
 from fedkf.data.source import Say, Source, check
 from fedkf.data.targets import Targets
 
@@ -45,11 +45,12 @@ def folder(
     targets: Targets,
     image_size: int | None,
     say: Say,
-    skip: bool = False,
+    skip: bool | None = None,
 ) -> Source:
     """The images below a folder; client folders, where there are any, own what is in them.
 
-    A file that is no readable image is an error, or left out where it may be skipped.
+    A file that is no readable image is an error, or left out where it may be skipped; `skip` is
+    None where nobody is asked.
     """
     root = find(path, folder=True)
     files = image_files(root, say)
@@ -94,7 +95,11 @@ def skipped(root: Path, files: Sequence[Path], kept: Sequence[int]) -> str:
     lost = sorted(set(range(len(files))) - set(kept))
     tops = Counter(files[k].relative_to(root).parts[0] for k in lost)
     each = ", ".join(f"{name} {count}" for name, count in sorted(tops.items()))
-    return f"{counted(len(lost), 'file')} below {root} cannot be read and are left out ({each})"
+    gone = sorted(tops.keys() - {files[k].relative_to(root).parts[0] for k in kept})
+    rest = f"; no image is left of {some(gone)}" if gone else ""
+    return (
+        f"{counted(len(lost), 'file')} below {root} cannot be read and are left out ({each}){rest}"
+    )
 
 
 def counted(count: int, noun: str) -> str:
@@ -108,7 +113,8 @@ def counted(count: int, noun: str) -> str:
 
 def image_files(root: Path, say: Say) -> list[Path]:
     """Every image below a folder, in one fixed order."""
-    found = sorted(Path(folder) / name for folder, names in walk(root) for name in names)
+    walked = list(walk(root))
+    found = sorted(Path(folder) / name for folder, names in walked for name in names)
     found = [p for p in found if not any(q.startswith(".") for q in p.relative_to(root).parts)]
     files = [p for p in found if p.suffix.lower() in ENDINGS]
     if len(files) < len(found):
@@ -119,6 +125,10 @@ def image_files(root: Path, say: Say) -> list[Path]:
         raise UserError(
             f"data.path: {root} holds no images ({', '.join(sorted(ENDINGS))}) in class folders"
         )
+    tops = {part for folder, _ in walked for part in Path(folder).relative_to(root).parts[:1]}
+    holding = {p.relative_to(root).parts[0] for p in files}
+    if bare := sorted(name for name in tops - holding if not name.startswith(".")):
+        say(f"left out {counted(len(bare), 'folder')} below {root} without an image ({some(bare)})")
     return files
 
 
@@ -126,9 +136,15 @@ def walk(root: Path) -> Iterator[tuple[str, list[str]]]:
     """Every folder below this one, links followed, and the files in it.
 
     A folder that a link leads back into, or that lies too deep, is refused: there is no end to it.
+    So is one that cannot be read: whatever is in it, perhaps a whole site, would be missing.
     """
+
+    def refuse(error: OSError) -> None:
+        folder = shown(str(error.filename))
+        raise UserError(f"data.path: {folder} cannot be read: {error.strerror}") from None
+
     above: dict[str, tuple[tuple[int, int], ...]] = {}
-    for folder, subfolders, names in os.walk(root, followlinks=True):
+    for folder, subfolders, names in os.walk(root, onerror=refuse, followlinks=True):
         status = os.stat(folder)
         own = (status.st_dev, status.st_ino)
         parents = above.pop(folder, ())
@@ -148,7 +164,7 @@ Images = np.ndarray[Any, Any]
 
 
 def decoded(
-    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool = False
+    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool | None = None
 ) -> tuple[Images, list[int]]:
     """The images as an array N×H×W×C of uint8, from the cache if they are in it, and which."""
     stats = [(str(p.relative_to(root)), *size_and_time(p)) for p in files]
@@ -208,7 +224,7 @@ def size_and_time(path: Path) -> tuple[int, int]:
 
 
 def decode(
-    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool
+    root: Path, files: Sequence[Path], size: int | None, say: Say, skip: bool | None
 ) -> tuple[Images, list[int]]:
     """Decode in parallel (Pillow lets go of Python's lock), with a bar on a terminal."""
     from rich.console import Console
@@ -228,7 +244,8 @@ def decode(
     kept = [k for k, image in enumerate(results) if not isinstance(image, str)]
     if len(kept) < len(files) and not (skip and kept):
         pairs = zip(files, results, strict=True)
-        raise unreadable(root, [(p.relative_to(root), r) for p, r in pairs if isinstance(r, str)])
+        broken = [(p.relative_to(root), r) for p, r in pairs if isinstance(r, str)]
+        raise unreadable(root, broken, asked=skip is not None)
     images = [image for image in results if not isinstance(image, str)]
     sizes = sorted({image.shape[:2] for image in images})
     if len(sizes) > 1:
@@ -249,8 +266,8 @@ def decode(
     return np.stack(images), kept
 
 
-def unreadable(root: Path, broken: Sequence[tuple[Path, str]]) -> UserError:
-    """Which files are no images, and what to do."""
+def unreadable(root: Path, broken: Sequence[tuple[Path, str]], asked: bool) -> UserError:
+    """Which files are no images, and what to do; `asked` where they might be skipped."""
     named: dict[str, list[str]] = {}
     for name, reason in broken[:MOST_NAMED]:
         named.setdefault(reason.split(f" '{root}")[0], []).append(str(name))
@@ -261,9 +278,8 @@ def unreadable(root: Path, broken: Sequence[tuple[Path, str]]) -> UserError:
     ]
     more = len(broken) - MOST_NAMED
     rest = f"; and {more} more" if more > 0 else ""
-    return UserError(
-        f"data.path: {root}: {'; '.join(told)}{rest} (data.unreadable=skip leaves such files out)"
-    )
+    advice = "data.unreadable=skip leaves such files out" if asked else "remove or mend such files"
+    return UserError(f"data.path: {root}: {'; '.join(told)}{rest} ({advice})")
 
 
 def open_image(path: Path, size: int | None, most: int | None = None) -> np.ndarray[Any, Any] | str:

@@ -30,6 +30,7 @@ def table(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
 
 def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> Source:
     """The samples of a table that is read."""
+    refuse_twice(found, reading)
     check_target(reading, found)
     layout = layout_of(found, reading)
     for text in (*found.notes, *column_notes(found, reading, layout)):
@@ -52,6 +53,19 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
     for text in table_notes(source):
         say(text)
     return source
+
+
+def refuse_twice(found: Table, reading: Reading) -> None:
+    """Two files of one name would be one site, or one site's file twice."""
+    if reading.site is not None or not found.sited:
+        return
+    files: dict[str, str] = {}
+    for name in np.unique(found.files).tolist():
+        if (other := files.setdefault(stem(name), name)) != name:
+            raise UserError(
+                f"{found.where}: {other} and {name} are two files for one site, {stem(name)}; "
+                "rename or remove one"
+            )
 
 
 def usable_rows(found: Table, reading: Reading, layout: Layout, say: Say) -> Table:

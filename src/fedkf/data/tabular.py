@@ -23,10 +23,10 @@ from fedkf.data.cells import (
     ending,
     fitting,
     read_text,
-    with_points,
     without_row_numbers,
 )
-from fedkf.data.files import find
+from fedkf.data.decimals import with_points
+from fedkf.data.files import find, some
 
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
 """Of tables; all but the last may also be packed (.csv.gz)."""
@@ -78,10 +78,26 @@ def read_table(path: str, unused: Unused = lambda name: False) -> Table:
     file = find(path, folder=given.is_dir() or not given.suffix)
     if not file.is_dir():
         return read_files(str(file), [file], unused=unused)
-    files = sorted(p for p in file.iterdir() if ending(p) in ENDINGS and p.is_file())
+    try:
+        files = sorted(p for p in file.iterdir() if ending(p) in ENDINGS and p.is_file())
+    except OSError as error:
+        raise UserError(f"data.path: {file} cannot be read: {error.strerror}") from None
     if not files:
         raise UserError(f"data.path: {file} holds no tables ({', '.join(ENDINGS)})")
-    return replace(read_files(str(file), files, unused=unused), sited=True)
+    found = read_files(str(file), files, unused=unused)
+    return replace(found, sited=True, notes=[*left_out(file, files, found), *found.notes])
+
+
+def left_out(folder: Path, files: Sequence[Path], found: Table) -> list[str]:
+    """What is in a folder of tables and is no site."""
+    notes = []
+    shown_ = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    if others := [name for name in shown_ if name not in {p.name for p in files}]:
+        notes.append(f"left out, as it is no table: {some(others)} in {folder}")
+    having = set(found.files.tolist())
+    if bare := [p.name for p in files if p.name not in having]:
+        notes.append(f"left out, as it has no rows: {some(bare)} in {folder}")
+    return notes
 
 
 def read_files(
@@ -166,11 +182,9 @@ def read_csv(
             raise wrong(f"line {line} has {len(row)} cells, and there are {len(names)} columns")
     columns = zip(*(row for _, row in rows), strict=True) if rows else ((),) * len(names)
     cells = as_cells(dict(zip(names, columns, strict=True)), unused, wrong)
-    commas: list[str] = []
+    notes: list[str] = []
     if divider != ",":
-        cells, commas = with_points(cells)
-    shown_ = f"{', '.join(commas[:5])}{' …' if len(commas) > 5 else ''}"
-    notes = [f"numbers with a decimal comma are read as numbers: {shown_}"] if commas else []
+        cells, notes = with_points(cells, unused, wrong)
     return made_of(file, cells, [line for line, _ in rows], notes)
 
 

@@ -86,19 +86,29 @@ def sample(
 
 
 def write_figures(
-    kind: str, folders: Sequence[Path], formats: Sequence[str], base: Path
+    kind: str, folders: Sequence[Path], formats: Sequence[str] | None, out: Path | None
 ) -> list[Path]:
-    """Draw a figure of runs in each format; where they are."""
+    """Draw a figure of runs in each format; where they are.
+
+    A file's ending tells the format where nothing else does.
+    """
     from fedkf.charts.matplotlib_backend import FORMATS, draw
     from fedkf.report.figures import KINDS, figure
 
     if kind not in KINDS:
         raise UserError(f"no figure {kind!r}; {nearest(kind, KINDS)}")
+    base, ending = out or Path(kind), out.suffix.lower().removeprefix(".") if out else ""
+    if not formats and ending and ending not in FORMATS:
+        raise UserError(f"--out {out}: a figure ends in .{', .'.join(FORMATS)}, or give --format")
+    formats = formats or [ending or FORMATS[0]]
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: {nearest(name, FORMATS)}")
+    if ending in FORMATS and ending not in formats:
+        raise UserError(f"--out {out} and --format {formats[0]} are not the same; leave one out")
     runs = with_rounds(folders)
-    paths = [base if base.suffix == f".{name}" else Path(f"{base}.{name}") for name in formats]
+    stem = base.with_suffix("") if ending in FORMATS else base
+    paths = [base if name == ending else Path(f"{stem}.{name}") for name in formats]
     for path in paths:
         try:
             draw(figure(kind, runs), path)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedkf.core.errors import UserError
+from fedkf.core.errors import FedkfError, UserError
 from fedkf.data import sources
+from fedkf.data.annotations import SIDES
 from fedkf.data.datasets import from_object
 from fedkf.data.federated import FederatedData, as_floats
+from fedkf.data.files import find
 from fedkf.data.source import Say, Source
+from fedkf.data.sources import PATHS
 from fedkf.data.targets import Targets
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import ACCURACY, judgement
@@ -50,6 +54,11 @@ def assess(
         trained = load(run, readout)
         metric = headline(folder)
         result = judge(trained, data, lambda: own_data(folder, say), say, metric)
+        if data is not None and (share := trained_on(folder, data)):
+            say(
+                f"note: {data} {share} the run's own data, so that these numbers include samples "
+                "that it trained on; without --data its test samples alone are judged"
+            )
         held = held_data(folder) if data is None else None
         if held is not None:
             judged = asked(trained, trained.model, tested_groups(held), metric)
@@ -132,6 +141,27 @@ def own_data(folder: RunFolder, say: Say, given: Source | None = None) -> Federa
     if config is None:
         raise UserError(f"{folder.path} holds no config.yaml, so its data is unknown; give --data")
     return data_of(folder, config, say, given)[1]
+
+
+def trained_on(folder: RunFolder, data: Path) -> str:
+    """How new data is the run's own: "is" it, or "lies in" it; empty where nothing says so.
+
+    What is elsewhere is read as the run's data was, and is the same if its hash is.
+    """
+    config = folder.config()
+    if config is None or config.data.path is None or config.data.source not in PATHS:
+        return ""
+    below = None
+    with suppress(FedkfError, OSError, ValueError):  # no folder, or not below it
+        own = find(config.data.path, folder=True).resolve()
+        below = data.resolve().relative_to(own).parts
+    if below and not any(SIDES.get(part.lower()) for part in below):
+        return "lies in"
+    given = config.data.model_copy(update={"path": str(data)})
+    with suppress(FedkfError):
+        data_of(folder, config.model_copy(update={"data": given}), lambda text: None)
+        return "is"
+    return ""
 
 
 def held_data(folder: RunFolder) -> FederatedData | None:

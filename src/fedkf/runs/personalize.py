@@ -22,6 +22,7 @@ from fedkf.metrics.sites import ACCURACY, SITE_METRICS, summary_of
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.engines import check_device, make_engine
 from fedkf.runs.judging import judgement_of
+from fedkf.runs.places import make_folder
 from fedkf.runs.privacy import refused
 from fedkf.runs.schema import Config
 from fedkf.runs.setup import Objects, load_source, make_data, settle
@@ -100,6 +101,7 @@ def personalize(
     if config.privacy.on:
         raise refused("fedkf personalize", "personal models learn from samples without noise")
     shared = load(run, readout, model)
+    make_folder(folder.path)
     from fedkf.data.datasets import from_object
     from fedkf.data.targets import Targets
 

@@ -34,6 +34,7 @@ from fedkf.core.shapes import (
 )
 from fedkf.data.federated import resize
 from fedkf.data.scaling import completed
+from fedkf.runs.places import make_folder
 from fedkf.runs.recipe import Recipe, card_of, fills, inputs_of, refuse_unscaled
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
@@ -263,7 +264,7 @@ def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> lis
     `onnx` a graph, both with the normalisation in them and any number of inputs at a time.
     """
     refuse_unscaled(trained.about)  # a graph would take any inputs without a word
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     written = []
     if "safetensors" in formats:
         from safetensors.torch import save
