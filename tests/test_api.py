@@ -159,7 +159,7 @@ def test_going_on_needs_a_folder_that_says_what_it_holds(
 def test_clients_whose_names_are_written_alike_are_refused() -> None:
     one = (np.zeros((4, 1, 8, 8), np.float32), np.arange(4) % 2)
     with pytest.raises(fedkf.UserError, match="two names that are written '1'"):
-        fedkf.run(clients={1: one, "1": one}, rounds=1, workers=0)
+        fedkf.run(clients={1: one, "1": one}, rounds=1, workers=0)  # type: ignore[dict-item]
 
 
 def test_a_model_takes_arrays_of_any_floats_and_no_images_unlike_those_of_training() -> None:

@@ -183,13 +183,13 @@ MODULES = {
                 "learned = {name: start[name] for name in server.task.distinct}",
                 "learned = dict(start)",
             ),
-            ("q ignored in the weights", "f=share**self.q: t + f * g", "f=1.0: t + f * g"),
+            ("q ignored in the weights", "f=power: t + f * g", "f=1.0: t + f * g"),
             (
                 "no norm in the step",
                 "slope * squared_norm(gradient) + ",
                 "",
             ),
-            ("power q − 1 for q", "rate * share**self.q\n", "rate * share ** (self.q - 1)\n"),
+            ("power q − 1 for q", "rate * power\n", "rate * slope\n"),
             ("L is the learning rate", "1 / server.task.training.lr", "server.task.training.lr"),
             (
                 "loss after training",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
-from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers, with_shared
+from fedkf.core.algorithm import Algorithm, State, option, with_mean_buffers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ class FedMGDA(Algorithm):
         for name, part in zip(learned, parts, strict=True):
             moved = start[name].double() - part.view(start[name].shape)
             new[name] = moved.to(start[name].dtype)
-        new = with_mean_buffers(server, uploads, with_shared(server, new))
+        new = with_mean_buffers(server, uploads, new)
         return state.replace(weights=new)
 
 

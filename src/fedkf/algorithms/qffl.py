@@ -7,30 +7,19 @@ Buffers, such as batch norm's statistics, are no part of a gradient: they are av
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from fedkf.core.algorithm import (
-    Algorithm,
-    State,
-    option,
-    starting_loss,
-    with_mean_buffers,
-    with_shared,
-)
-from fedkf.core.arithmetic import combine, squared_norm, subtract
+from fedkf.core.algorithm import Algorithm, State, option, starting_loss, with_mean_buffers
+from fedkf.core.arithmetic import combine, powers, squared_norm, subtract
 
 if TYPE_CHECKING:
     from fedkf.core.client import Client
     from fedkf.core.payload import Payload
     from fedkf.core.server import Server, Upload
-
-DIGITS = 30.0
-"""Powers of losses beyond 1e30, or below 1e-30, are taken of their ratios."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +49,9 @@ class QFFL(Algorithm):
         learned = {name: start[name] for name in server.task.distinct}
         total, scale = combine(torch.zeros_like, learned), 0.0
         losses = [max(float(u.number("local_loss", "value")), 1e-10) for u in uploads]
-        unit = unit_of(losses, self.q)
-        for upload, loss in zip(uploads, losses, strict=True):
-            share = loss / unit
+        for upload, (power, slope) in zip(uploads, powers(losses, self.q), strict=True):
             gradient = combine(lambda d: rate * d, subtract(learned, upload["weights"]))
-            total = combine(lambda t, g, f=share**self.q: t + f * g, total, gradient)
-            slope = self.q * share ** (self.q - 1) / unit
-            scale += slope * squared_norm(gradient) + rate * share**self.q
-        new = with_shared(server, {**start, **combine(lambda w, t: w - t / scale, learned, total)})
+            total = combine(lambda t, g, f=power: t + f * g, total, gradient)
+            scale += slope * squared_norm(gradient) + rate * power
+        new = {**start, **combine(lambda w, t: w - t / scale, learned, total)}
         return state.replace(weights=with_mean_buffers(server, uploads, new))
-
-
-def unit_of(losses: Sequence[float], q: float) -> float:
-    """What losses are measured in, which the rule leaves free: 1, or the highest of them where its
-    power would leave float32.
-
-    >>> unit_of([0.5, 2.0], 5.0), unit_of([0.5, 1e9], 5.0)
-    (1.0, 1000000000.0)
-    """
-    highest = max(losses)
-    return 1.0 if abs(q * math.log10(highest)) <= DIGITS else highest

@@ -287,11 +287,13 @@ def with_shared(server: Server, weights: Weights) -> Weights:
 def with_mean_buffers(server: Server, uploads: Sequence[Upload], weights: Weights) -> Weights:
     """New parameters with buffers, such as batch norm's statistics, averaged as in FedAvg.
 
-    They are no gradients: a rule that stretches or mixes updates would spoil them.
+    They are no gradients: a rule that stretches or mixes updates would spoil them. A parameter has
+    under all its names what it has under the first.
     """
     learned = set(server.task.parameters)
     mean = weighted_mean(
         (u.size, {name: t for name, t in u["weights"].items() if name not in learned})
         for u in uploads
     )
-    return {name: mean.get(name, tensor) for name, tensor in weights.items()}
+    new = {name: mean.get(name, tensor) for name, tensor in weights.items()}
+    return with_shared(server, new)

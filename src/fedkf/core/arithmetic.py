@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +26,27 @@ def combine(function: Callable[..., Tensor], first: Weights, *others: Weights) -
         else tensor
         for name, tensor in first.items()
     }
+
+
+DIGITS = 30.0
+"""Powers beyond 1e30, or below 1e-30, would leave float32."""
+
+
+def powers(values: Sequence[float], exponent: float) -> list[tuple[float, float]]:
+    """Each value to the power of the exponent, and the slope of that there.
+
+    For rules in which a common unit of the values cancels: it is 1, or the highest of them where a
+    power would leave float32.
+
+    >>> powers([1.0, 3.0], 2.0)
+    [(1.0, 2.0), (9.0, 6.0)]
+    >>> powers([0.0, 1e9], 5.0)[1]
+    (1.0, 5e-09)
+    """
+    highest = max(values)
+    unit = 1.0 if abs(exponent * math.log10(highest)) <= DIGITS else highest
+    shares = [value / unit for value in values]
+    return [(x**exponent, exponent * x ** (exponent - 1) / unit) for x in shares]
 
 
 def subtract(a: Weights, b: Weights) -> Weights:

@@ -36,11 +36,12 @@ def couples(layer: nn.Module) -> bool:
         isinstance(layer, torch.nn.modules.batchnorm._BatchNorm)
         or bool(getattr(layer, "track_running_stats", False))
         or (isinstance(drops, int | float) and drops > 0)
-        or isinstance(layer, DRAWING)
+        or type(layer).__name__ in DRAWING
     )
 
 
-DRAWING = (torch.nn.RReLU, torch.nn.FractionalMaxPool2d, torch.nn.FractionalMaxPool3d)
+DRAWING = ("RReLU", "FractionalMaxPool2d", "FractionalMaxPool3d")
+"""Layers without a rate of dropout that draw at random, too."""
 
 
 def batches_of(size: int, training: Training) -> int:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedkf.core.batches import batch_indices, batches_of, joinable, normalises_batches
 from fedkf.core.codec import Codec
@@ -202,7 +201,11 @@ class Client:
             m for m in self.model.modules() if getattr(m, "track_running_stats", False)
         ]
         # Instance norm moves its statistics whenever it has them.
-        single = [m for m in tracking if isinstance(m, _InstanceNorm) and m.training]
+        single = [
+            m
+            for m in tracking
+            if isinstance(m, torch.nn.modules.instancenorm._InstanceNorm) and m.training
+        ]
         kept = [(m, m.running_mean, m.running_var) for m in single]
         for module in tracking:
             module.track_running_stats = False
