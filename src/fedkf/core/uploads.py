@@ -90,6 +90,8 @@ def undeclared(upload: Payload, algorithm: Algorithm, step: str, asked: Sequence
     """
     known = declared(algorithm, step)
     more = {*asked} | ({"monitoring"} if "weights" in known or not known else set())
+    if step == "local_update":  # what an algorithm discloses it may send with its model
+        more |= {*algorithm.discloses}
     allowed = {*ALWAYS_DISCLOSED, *algorithm.discloses, *asked}
     for group, kind in upload.kinds.items():
         if kind not in allowed:
