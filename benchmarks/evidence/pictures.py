@@ -15,6 +15,7 @@ from fedkf.charts.labels import readout_label
 from fedkf.charts.matplotlib_backend import draw
 from fedkf.metrics import METRICS
 from fedkf.paper.figures import mean_curve
+from fedkf.paper.sites import ALONE
 
 MIDDLE = 0.1
 
@@ -59,7 +60,7 @@ def against_alpha(evidence: Evidence) -> list[Chart]:
 def colours(evidence: Evidence) -> list[str]:
     """The algorithms in the order of their colours, which are the same in all pictures."""
     found = [one.algorithm for world in worlds(evidence) for one in world.settings if one.runs]
-    return list(dict.fromkeys(["fedavg", *FAMILY, *found]))
+    return list(dict.fromkeys(["fedavg", *FAMILY, ALONE, *found]))
 
 
 # -- against what it costs -------------------------------------------------------------------------

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from evidence import paper
-from evidence.contrasts import Contrast, Model, contrast, corrected, plain, shown, signed
+from evidence.contrasts import Contrast, Model, contrast, plain, shown, signed, standing
 from evidence.markdown import NONE, both, listed, percent, table
 from evidence.reading import Evidence
-from evidence.tables import LETTERS, RIVALS, megabytes
+from evidence.tables import LETTERS, megabytes
 from evidence.worlds import (
+    FAIR,
     FAMILY,
     World,
     a_client,
     active_share,
-    advice_against,
+    better_alone,
     better_readout,
-    seeds_of,
     sent,
-    still_to_run,
+    sides,
     t1_alone,
     t1_everywhere,
     t2_everywhere,
@@ -27,24 +27,21 @@ from evidence.worlds import (
     worlds,
 )
 from fedkf.charts.labels import algorithm_label
-from fedkf.metrics import METRICS
 from fedkf.paper.grid import solution
 from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import READOUTS
-from fedkf.runs.statistics import over_seeds
+from fedkf.runs.statistics import Difference, over_seeds
 
-TOP = 5
+NATURAL = "natural federations"
 
 
 def answer(evidence: Evidence) -> str:
-    """The whole in ten lines."""
+    """The whole in ten lines, four of which are a table."""
     every = worlds(evidence)
-    found = [world for world in every if world.kind]
-    lines = [winners_line(every), t1_line(every), *t2_lines(every), standing_line(every)]
-    lines += [cost_line(evidence, found), pace_line(evidence), rivals_line(evidence)]
-    lines += [advice_against(every) + still_to_run(evidence)]
-    lines += [findings_line(evidence)]
-    return "\n".join(f"- {line}" for line in lines if line)
+    before = [winners_line(every), leave_line(every), alone_line(every)]
+    after = [standing_line(every), cost_line(evidence, every), findings_line(evidence)]
+    items = [[f"- {line}" for line in lines if line] for lines in (before, after)]
+    return "\n\n".join(filter(None, ["\n".join(items[0]), gains(every), "\n".join(items[1])]))
 
 
 def glance(evidence: Evidence) -> str:
@@ -72,13 +69,14 @@ def pair_of(model: Model | None) -> str:
 
 
 def winners_line(every: list[World]) -> str:
-    """Whose shared model is ahead where, first of all."""
+    """Whose shared model is ahead where, and whether beyond chance."""
     places: dict[str, list[str]] = {}
     for world in every:
         places.setdefault(world.best("amp").setting.method, []).append(world.title)
-    order = sorted(places.items(), key=lambda item: -len(item[1]))
-    parts = [f"{method} on {listed(titles)}" for method, titles in order]
-    return f"**Of the models for all clients the highest AMP has** {'; '.join(parts)}."
+    (first, own), *others = sorted(places.items(), key=lambda item: -len(item[1]))
+    rest = "; ".join(f"{method} on {listed(titles)}" for method, titles in others)
+    ahead = f"**{first} has the highest AMP** of the models for all clients"
+    return f"{ahead} on {len(own)} of {len(every)} kinds of data{rest and f'; {rest}'}."
 
 
 def named(model: Model, metric: str) -> str:
@@ -86,59 +84,57 @@ def named(model: Model, metric: str) -> str:
     return f"{model.name} {percent(model.mean(metric))} %"
 
 
-def t1_line(every: list[World]) -> str:
-    """What T1 brings FedAvg, place by place."""
-    parts = places([(world, t1_alone(world)) for world in every])
-    if not parts:
-        return ""
-    return f"**T1 alone** (FedAvg read as OCA, not as ACA), points of AMP: {parts}."
-
-
-def t2_lines(every: list[World]) -> Iterator[str]:
-    """What each variant adds to FedAvg with T1."""
+def gains(every: list[World]) -> str:
+    """What T1 brings FedAvg, and what each variant adds to that, kind by kind."""
+    compared = {"T1: FedAvg (OCA) less FedAvg (ACA)": [(w, t1_alone(w)) for w in every]}
     for name in FAMILY:
-        parts = places([(world, world.less_fedavg(name, "oca")) for world in every])
-        if parts:
-            yield f"**{algorithm_label(name)}** less FedAvg, both OCA, points of AMP: {parts}."
+        title = f"{algorithm_label(name)} (OCA) less FedAvg (OCA)"
+        compared[title] = [(world, world.less_fedavg(name, "oca")) for world in every]
+    kinds = list(dict.fromkeys(world.kind for world in every))
+    rows = []
+    for title, found in compared.items():
+        by = [[c.metrics["amp"] for w, c in found if c and w.kind == kind] for kind in kinds]
+        rows.append([title, *(reach(amps) if amps else NONE for amps in by)])
+    return table(["points of AMP, * of how many", *(kind or NATURAL for kind in kinds)], rows)
+
+
+def reach(amps: Sequence[Difference]) -> str:
+    """ "+1.4 to +9.9, 2 of 3"; those that are below 0 beyond chance are counted apart."""
+    means = sorted(100 * amp.mean for amp in amps)
+    ends = dict.fromkeys(signed(mean) for mean in (means[0], means[-1]))
+    sure = [amp.mean for amp in amps if amp.beyond_chance]
+    over, under = sum(mean > 0 for mean in sure), sum(mean < 0 for mean in sure)
+    lose = f", {under} below" if under else ""
+    return f"{' to '.join(ends)}; {over} of {len(amps)}{lose}"
 
 
 def standing_line(every: list[World]) -> str:
     """What of these differences stands when they are counted."""
-    sides = {"T1": t1_everywhere(every), "T2's three variants": t2_everywhere(every)}
+    sides = {"T1": t1_everywhere(every), "T2": t2_everywhere(every)}
     told = [
-        f"{name}: {corrected({title: one.metrics['amp'] for title, one in found.items()})}"
+        f"of {name}'s {len(amps)} {listed(standing(amps)) or 'none'}"
         for name, found in sides.items()
-        if found
+        if (amps := {title: one.metrics["amp"] for title, one in found.items()})
     ]
-    return f"**Counted together.** {'. '.join(told)}." if told else ""
+    asked = "**Of these differences there stand**, after Holm's correction for their number,"
+    return f"{asked} {'; '.join(told)}." if told else ""
 
 
-def places(found: Sequence[tuple[World, Contrast | None]]) -> str:
-    """AMP's difference in each division by α, and in one clause that on natural sites."""
-    known = [(world, one.metrics["amp"]) for world, one in found if one]
-    parts = [f"{shown(amp)} on {world.title}" for world, amp in known if world.kind]
-    natural = [(world, amp) for world, amp in known if not world.kind]
-    if natural:
-        means = [100 * amp.mean for _, amp in natural]
-        starred = [f"{world.title} ({shown(a)})" for world, a in natural if a.beyond_chance]
-        parts.append(
-            f"{signed(min(means))} to {signed(max(means))} on {len(natural)} natural federations, "
-            f"beyond chance on {listed(starred) or 'none'}"
-        )
-    return "; ".join(parts)
-
-
-def cost_line(evidence: Evidence, found: list[World]) -> str:
-    steps, parts = evidence.steps(), []
+def cost_line(evidence: Evidence, every: list[World]) -> str:
+    """Steps and bytes, and the time to FedAvg's AMP."""
+    letters = next((world for world in every if world.kind == LETTERS), None)
+    base = letters.method("fedavg") if letters else None
+    if letters is None or base is None:
+        return ""
+    steps, parts = evidence.steps(), list[str]()
     for name in FAMILY:
-        sides = [(w.method(name), w.method("fedavg")) for w in found]
-        ratios = [sent(own) / sent(base) for own, base in sides if own and base]
-        said = [f"a step takes {steps[name]:.2f} times FedAvg's"] if name in steps else []
-        said += [f"a round sends {ratios[0]:.2f} times its bytes"] if ratios else []
-        if said:
-            parts.append(f"{algorithm_label(name)}: {', '.join(said)}")
-    where = "on letters, with LeNet-5 and the cheap generator"
-    return f"**What it costs** {where}. {'; '.join(parts)}." if parts else ""
+        own = letters.method(name)
+        if own and name in steps:
+            parts.append(f"{own.method} {steps[name]:.1f} and {sent(own) / sent(base):.1f}")
+    paces = [f"{row} {fmean(by['s']):.0f} s" for row, by in paced(evidence).items() if "s" in by]
+    told = f"**What it costs** on letters, a step's time and a round's bytes in FedAvg's: "
+    until = f"Until AMP is what FedAvg (ACA) ends with, α = 0.1: {listed(paces)}."
+    return f"{told}{listed(parts)}. {until if paces else ''}".strip() if parts else ""
 
 
 FREE = solution("fedavg", "oca")
@@ -168,18 +164,8 @@ def paced(evidence: Evidence) -> dict[str, dict[str, Sequence[float]]]:
     return found
 
 
-def pace_line(evidence: Evidence) -> str:
-    """Rounds, bytes and time to FedAvg's AMP."""
-    parts = [
-        f"{row} {listed([f'{fmean(values):.0f} {unit}' for unit, values in by.items()])}"
-        for row, by in paced(evidence).items()
-    ]
-    where = "**To FedAvg (ACA)'s final AMP** on letters, α = 0.1"
-    return f"{where}: {'; '.join(parts)}." if parts else ""
-
-
 def pace(evidence: Evidence) -> str:
-    """The same, and less FedAvg with T1, seed by seed."""
+    """Rounds, bytes and time to FedAvg's AMP, and less FedAvg with T1, seed by seed."""
     found, units = paced(evidence), list(WAYS_TO_TARGET.values())
     rows = []
     for row, by in found.items():
@@ -195,23 +181,26 @@ def pace(evidence: Evidence) -> str:
     return table(["until AMP is what FedAvg (ACA) ends with", *head], rows)
 
 
-def rivals_line(evidence: Evidence) -> str:
-    settings = evidence.settings(*RIVALS)
-    known = [one for one in settings if one.runs and one.algorithm != ALONE]
-    if len(known) < TOP:
+def leave_line(every: list[World]) -> str:
+    """Where FedAvg, which costs less, is as good."""
+    gain, level, worse = sides(every)
+    if not gain + level:
         return ""
-    tops = []
-    for metric in ("amp", "wlp"):
-        both_ways = [[Model(one, readout) for readout in READOUTS] for one in known]
-        models = [max(pair, key=lambda model: model.mean(metric) or 0) for pair in both_ways]
-        order = sorted(models, key=lambda model: -(model.mean(metric) or 0))[:TOP]
-        tops.append(f"{METRICS[metric].label}: {listed([named(m, metric) for m in order])}")
-    seeds = min(len(seeds_of(one)) for one in known)
-    return (
-        f"**Of {len(known)} algorithms** with a model for all on letters, α = 0.1, after 30 rounds "
-        f"and with {seeds} seeds, which do not show an order, the {TOP} highest means in "
-        f"{'; in '.join(tops)}."
-    )
+    count = f"on {len(gain)} of {len(gain + level)} kinds of data"
+    told = [f"a variant of FedKF is above FedAvg beyond chance {count}"]
+    told += [f"none is on {listed(level)}"] if level else []
+    told += [f"below it is {listed(worse)}"] if worse else []
+    return f"**Is it better than FedAvg?** {FAIR}, {'; '.join(told)}."
+
+
+def alone_line(every: list[World]) -> str:
+    """Where each would rather train alone, since it is tested on its own kind of data only."""
+    own = [world for world in every if world.alone()]
+    ahead = [world.title for world in own if better_alone(world)]
+    if not own:
+        return ""
+    told = f"no shared model has as high a mean on {len(ahead)} of {len(own)}"
+    return f"**Is it better than training alone?** {told.capitalize()}: {listed(ahead) or 'none'}."
 
 
 def findings_line(evidence: Evidence) -> str:

@@ -351,9 +351,28 @@ def still_to_run(evidence: Evidence) -> str:
 def advice_against(found: Sequence[World]) -> str:
     """Where a variant is better than FedAvg, where none is or one is worse, and where being alone
     is better."""
+    every = {f"{w.title}: {n}": c.metrics["amp"] for w in found for n, c in less_better(w).items()}
+    gain, level, worse = sides(found)
+    own = [world for world in found if world.alone()]
+    missing = [world.title for world in found if not world.alone()]
+    said = [
+        (f"{FAIR}, a variant of FedKF is beyond chance above FedAvg in AMP on", gain),
+        ("None is shown to be above FedAvg, which costs less, on", level),
+        ("Beyond chance below it:", worse),
+        ("Counted together,", [corrected(every)] if every else []),
+        (
+            "Training alone has the higher mean, with the best shared model less it, on",
+            [text for world in own if (text := better_alone(world))],
+        ),
+        ("It was not run on", missing if own else []),
+    ]
+    return " ".join(f"{text} {listed(names)}." for text, names in said if names)
+
+
+def sides(found: Sequence[World]) -> tuple[list[str], list[str], list[str]]:
+    """Where a variant of FedKF is better than FedAvg, where none is, and which are worse where."""
     known = [(world, judged) for world in found if (judged := less_better(world))]
     told = {world.title: {c.verdict() for c in judged.values()} for world, judged in known}
-    every = {f"{w.title}: {n}": c.metrics["amp"] for w, judged in known for n, c in judged.items()}
     gain = [title for title, verdicts in told.items() if "better" in verdicts]
     level = [title for title, verdicts in told.items() if "better" not in verdicts]
     worse = [
@@ -362,18 +381,7 @@ def advice_against(found: Sequence[World]) -> str:
         for name, about in judged.items()
         if about.verdict() == "worse"
     ]
-    own = [world for world in found if world.alone()]
-    ahead = [text for world in own if (text := better_alone(world))]
-    missing = [world.title for world in found if not world.alone()]
-    said = [
-        (f"{FAIR}, a variant of FedKF is beyond chance above FedAvg in AMP on", gain),
-        ("None is shown to be above FedAvg, which costs less, on", level),
-        ("Beyond chance below it:", worse),
-        ("Counted together,", [corrected(every)] if every else []),
-        ("Training alone has the higher mean, with the best shared model less it, on", ahead),
-        ("It was not run on", missing if own else []),
-    ]
-    return " ".join(f"{text} {listed(names)}." for text, names in said if names)
+    return gain, level, worse
 
 
 def less_better(world: World) -> dict[str, Contrast]:

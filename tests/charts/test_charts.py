@@ -36,10 +36,10 @@ def test_both_back_ends_draw_every_series_in_the_same_colours(tmp_path: Path) ->
         assert trace["line"]["color"].lower() in drawn
 
 
-def test_where_the_colours_begin_again_lines_are_wider() -> None:
+def test_where_the_colours_begin_again_lines_are_thinner() -> None:
     assert style(1).width == 1
     again = style(len(PALETTE) + 1)
-    assert (again.colour, again.width) == (style(1).colour, 2)
+    assert (again.colour, again.width) == (style(1).colour, 0.5)
 
 
 def test_a_row_of_three_stands_above_a_row_of_two(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ class Style:
     colour: str
     symbol: str
     marker: str
-    width: int = 1
+    width: float = 1
 
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, and two more.
@@ -29,7 +29,7 @@ PALETTE = (
 
 
 def style(number: int) -> Style:
-    """The style of that number; where the colours begin again, lines are wider, marks others."""
+    """The style of that number; where the colours begin again, lines are thinner, marks others."""
     again, place = divmod(number, len(PALETTE))
     marks = PALETTE[(place + 3 * again) % len(PALETTE)]
-    return replace(PALETTE[place], symbol=marks.symbol, marker=marks.marker, width=1 + again)
+    return replace(PALETTE[place], symbol=marks.symbol, marker=marks.marker, width=1 / (1 + again))

@@ -51,7 +51,7 @@ def trace(series: Series, chart: Chart) -> dict[str, Any]:
         dash = "dot" if series.dotted else "solid"
         made |= {
             "mode": "lines+markers" if len(series.x) < FEW else "lines",
-            "line": {"color": look.colour, "width": 1 + look.width, "dash": dash},
+            "line": {"color": look.colour, "width": 2 * look.width, "dash": dash},
             "marker": {"symbol": look.symbol, "size": 5},
         }
         if series.spread:
