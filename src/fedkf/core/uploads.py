@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fedkf.core.batches import batches_of
 from fedkf.core.payload import HIDING, KINDS, Payload
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.tally import KIND, empty
 
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
+    from fedkf.core.task import Task, Training
 
 ALWAYS_DISCLOSED = ("weights", "sizes", "monitoring")
 """Kinds that any client sends, whatever the algorithm."""
@@ -48,6 +50,13 @@ class Announced:
     """How many steps its turn has at least and at most."""
     tested: int | None = None
     """Its test samples."""
+
+    @classmethod
+    def of(cls, size: int, training: Training, tested: int | None) -> Announced:
+        """What follows from the sizes that a client told before the first round."""
+        # A model with batch normalisation passes over a single sample at the end of an epoch.
+        most = batches_of(size, training)
+        return cls(size, (max(1, most - training.local_epochs), most), tested)
 
 
 NOTHING = Announced()
@@ -215,6 +224,31 @@ def outlying(uploads: Mapping[int, Payload]) -> dict[int, str]:
                 why = f"its {group} is {loss:.4g}, and up to {most:.4g} is taken in this round"
                 refused.setdefault(client, why)
     return refused
+
+
+def misjudged(
+    upload: Payload,
+    down: Payload,
+    client: Announced,
+    task: Task,
+    algorithm: Algorithm | None,
+    step: str,
+) -> str:
+    """Why the answer to an evaluation cannot be used, or nothing."""
+    reason = miscounted(upload, down, client, own_readouts(algorithm, step))
+    reason = reason or mistallied(upload, task.statistics, task.classes)
+    asked = (KIND,) if task.statistics else ()
+    return reason or (undeclared(upload, algorithm, step, asked) if algorithm else "")
+
+
+def own_readouts(algorithm: Algorithm | None, step: str) -> Sequence[str] | None:
+    """What clients may count beside the readouts sent; None where nobody says what."""
+    if algorithm is None:
+        return None
+    for kind in type(algorithm).__mro__:
+        if {"evaluate", STEP} & vars(kind).keys() and not kind.__module__.startswith("fedkf."):
+            return None  # one of the user's own
+    return (PERSONAL,) if step == STEP or algorithm.personal_models else ()
 
 
 def miscounted(
