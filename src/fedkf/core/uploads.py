@@ -33,8 +33,9 @@ STEPS = "steps"
 """The group that says how many steps a client took."""
 APART = 1e6
 """No client's loss is so many times the median one of its round, or of 1 where that is less."""
-MOST_NAMES, LONGEST_NAME = 32, 64
-"""So many losses a client may log, under names of so many characters."""
+MOST_NAMES, LONGEST_NAME = 256, 64
+"""So many losses a client may log, one for each of many classes too, under names of so many
+characters."""
 PERSONAL = "personal"
 """The readout that clients count beside those that they were sent, where they have models of
 their own."""
@@ -256,7 +257,8 @@ def miscounted(
 ) -> str:
     """Why an evaluation's counts cannot be used, or nothing.
 
-    `more` are the readouts that may be counted beside those that were sent; None: any.
+    `more` are the readouts that may be counted beside those that were sent; None: any. A client may
+    count on none of its test samples.
     """
     counts = upload.numbers.get("monitoring", {})
     if absent := sorted({"tested", *down} - counts.keys()):
@@ -266,7 +268,7 @@ def miscounted(
             return f"{name!r} is {count!r}, which is no count of its test samples"
     if more is not None and (extra := sorted(counts.keys() - {"tested", *down, *more})):
         return f"it counts {extra[0]!r}, which nobody asked for"
-    if client.tested is not None and counts["tested"] != client.tested:
+    if client.tested is not None and counts["tested"] not in (0, client.tested):
         return f"it tested on {counts['tested']} samples, and said that it has {client.tested}"
     return ""
 
