@@ -13,7 +13,9 @@ from conftest import Outcome, Settings, model_bytes
 from safetensors.torch import load_file
 
 import fedkf
+from fedkf.core.client import Client
 from fedkf.core.evaluation import correct
+from fedkf.core.payload import Payload
 from fedkf.runs.personal import client_models
 from fedkf.runs.store import RunFolder
 
@@ -88,6 +90,21 @@ def test_algorithms_whose_clients_have_models_keep_to_those(
         held = found.data.client(id)
         hits = correct(model, held.test_images, held.test_labels)
         assert accuracy == int(hits.sum()) / len(hits)
+
+
+class Starting(fedkf.FedAvg):
+    """Its clients also judge what they begin a round with."""
+
+    name = "starting"
+
+    def evaluate(self, client: Client, down: Payload) -> Payload:
+        return super().evaluate(client, down.replace(first=client.task.initial_weights))
+
+
+def test_an_algorithm_that_judges_more_has_personal_models_beside_it(differing: Settings) -> None:
+    last = fedkf.run(personal(differing, "head"), algorithm=Starting(), rounds=1).history[-1]
+    assert set(last["readouts"]) == {"aca", "oca", "first", "personal"}
+    assert all(score["clients"] == [0, 1, 2, 3] for score in last["readouts"].values())
 
 
 def test_report_and_sweeps_have_a_row_for_personal_models(

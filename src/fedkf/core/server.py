@@ -11,9 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 
-from fedkf.core.batches import batches_of
 from fedkf.core.client import Call, Reply
 from fedkf.core.codec import Codec
 from fedkf.core.defence import Defence, relative_work
@@ -23,24 +21,16 @@ from fedkf.core.ledger import Ledger
 from fedkf.core.memory import Memory
 from fedkf.core.moves import measure
 from fedkf.core.payload import Payload, Weights
-from fedkf.core.personal import EVALUATIONS, STEP
+from fedkf.core.personal import EVALUATIONS
 from fedkf.core.random import GlobalStream
 from fedkf.core.records import Moves, Refused
-from fedkf.core.tally import KIND, Tally
+from fedkf.core.tally import Tally
 from fedkf.core.task import Task
-from fedkf.core.uploads import (
-    PERSONAL,
-    Announced,
-    fault,
-    miscounted,
-    missing,
-    mistallied,
-    outlying,
-    trains,
-    undeclared,
-)
+from fedkf.core.threads import threads
+from fedkf.core.uploads import Announced, fault, misjudged, missing, outlying, trains
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from fedkf.core.algorithm import Algorithm
@@ -222,13 +212,8 @@ class Server:
         threads the clients have, the results are the same.
         """
         seed = self.streams.integer(f"global {purpose}", self.round)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            with GlobalStream(seed, self.task.device).active():
-                yield self.streams.torch_generator(purpose, self.round)
-        finally:
-            torch.set_num_threads(threads)
+        with threads(1), GlobalStream(seed, self.task.device).active():
+            yield self.streams.torch_generator(purpose, self.round)
 
     def mean(self, items: Iterable[tuple[float, Weights]]) -> Weights:
         """The mean of models, each with its weight, or the robust one of `federation.defence`."""
@@ -389,35 +374,16 @@ class Server:
         return upload, reason
 
     def _faults(self, upload: Payload, sent: Payload, call: Call) -> str:
-        algorithm, step, client = self.channel.algorithm, call.step, self._announced(call.client)
-        reason = fault(upload, sent, self.task.classes, client)
+        algorithm, step, task = self.channel.algorithm, call.step, self.task
+        size, tested = self.sizes[call.client], self.tests.get(call.client)
+        client = Announced.of(size, task.training, tested)
+        reason = fault(upload, sent, task.classes, client)
         if step in EVALUATIONS:
-            task = self.task
-            reason = reason or miscounted(upload, sent, client, self._own_readouts(step))
-            reason = reason or mistallied(upload, task.statistics, task.classes)
-            asked = (KIND,) if task.statistics else ()
-            return reason or (undeclared(upload, algorithm, step, asked) if algorithm else "")
+            return reason or misjudged(upload, sent, client, task, algorithm, step)
         if algorithm is not None:
             reason = missing(upload, algorithm, step) or reason
             reason = reason or algorithm.fault(self, step, upload)
         return reason
-
-    def _announced(self, client: int) -> Announced:
-        """What follows from the sizes that a client told before the first round."""
-        size, training = self.sizes[client], self.task.training
-        # A model with batch normalisation passes over a single sample at the end of an epoch.
-        most = batches_of(size, training)
-        return Announced(size, (max(1, most - training.local_epochs), most), self.tests.get(client))
-
-    def _own_readouts(self, step: str) -> Sequence[str] | None:
-        """What clients may count beside the readouts sent; None where nobody says what."""
-        algorithm = self.channel.algorithm
-        if algorithm is None:
-            return None
-        if step == STEP or algorithm.personal_models:
-            return (PERSONAL,)
-        kind = next(kind for kind in type(algorithm).__mro__ if "evaluate" in vars(kind))
-        return () if kind.__module__.startswith("fedkf.") else None  # one of the user's own
 
     def _require(self, usable: int, asked: int) -> None:
         needed = self.defence.min_clients

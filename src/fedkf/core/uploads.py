@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fedkf.core.batches import batches_of
 from fedkf.core.payload import HIDING, KINDS, Payload
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.tally import KIND, empty
 
 if TYPE_CHECKING:
     from fedkf.core.algorithm import Algorithm
+    from fedkf.core.task import Task, Training
 
 ALWAYS_DISCLOSED = ("weights", "sizes", "monitoring")
 """Kinds that any client sends, whatever the algorithm."""
@@ -31,8 +33,9 @@ STEPS = "steps"
 """The group that says how many steps a client took."""
 APART = 1e6
 """No client's loss is so many times the median one of its round, or of 1 where that is less."""
-MOST_NAMES, LONGEST_NAME = 32, 64
-"""So many losses a client may log, under names of so many characters."""
+MOST_NAMES, LONGEST_NAME = 256, 64
+"""So many losses a client may log, one for each of many classes too, under names of so many
+characters."""
 PERSONAL = "personal"
 """The readout that clients count beside those that they were sent, where they have models of
 their own."""
@@ -48,6 +51,13 @@ class Announced:
     """How many steps its turn has at least and at most."""
     tested: int | None = None
     """Its test samples."""
+
+    @classmethod
+    def of(cls, size: int, training: Training, tested: int | None) -> Announced:
+        """What follows from the sizes that a client told before the first round."""
+        # A model with batch normalisation passes over a single sample at the end of an epoch.
+        most = batches_of(size, training)
+        return cls(size, (max(1, most - training.local_epochs), most), tested)
 
 
 NOTHING = Announced()
@@ -217,12 +227,38 @@ def outlying(uploads: Mapping[int, Payload]) -> dict[int, str]:
     return refused
 
 
+def misjudged(
+    upload: Payload,
+    down: Payload,
+    client: Announced,
+    task: Task,
+    algorithm: Algorithm | None,
+    step: str,
+) -> str:
+    """Why the answer to an evaluation cannot be used, or nothing."""
+    reason = miscounted(upload, down, client, own_readouts(algorithm, step))
+    reason = reason or mistallied(upload, task.statistics, task.classes)
+    asked = (KIND,) if task.statistics else ()
+    return reason or (undeclared(upload, algorithm, step, asked) if algorithm else "")
+
+
+def own_readouts(algorithm: Algorithm | None, step: str) -> Sequence[str] | None:
+    """What clients may count beside the readouts sent; None where nobody says what."""
+    if algorithm is None:
+        return None
+    for kind in type(algorithm).__mro__:
+        if {"evaluate", STEP} & vars(kind).keys() and not kind.__module__.startswith("fedkf."):
+            return None  # one of the user's own
+    return (PERSONAL,) if step == STEP or algorithm.personal_models else ()
+
+
 def miscounted(
     upload: Payload, down: Payload, client: Announced = NOTHING, more: Sequence[str] | None = None
 ) -> str:
     """Why an evaluation's counts cannot be used, or nothing.
 
-    `more` are the readouts that may be counted beside those that were sent; None: any.
+    `more` are the readouts that may be counted beside those that were sent; None: any. A client may
+    count on none of its test samples.
     """
     counts = upload.numbers.get("monitoring", {})
     if absent := sorted({"tested", *down} - counts.keys()):
@@ -232,7 +268,7 @@ def miscounted(
             return f"{name!r} is {count!r}, which is no count of its test samples"
     if more is not None and (extra := sorted(counts.keys() - {"tested", *down, *more})):
         return f"it counts {extra[0]!r}, which nobody asked for"
-    if client.tested is not None and counts["tested"] != client.tested:
+    if client.tested is not None and counts["tested"] not in (0, client.tested):
         return f"it tested on {counts['tested']} samples, and said that it has {client.tested}"
     return ""
 

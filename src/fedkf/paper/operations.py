@@ -213,20 +213,16 @@ def tiny_data() -> FederatedData:
 
 def table(progress: Callable[[str], None] = lambda name: None) -> list[dict[str, Any]]:
     """A row for every algorithm, with the paper's own where it has one."""
-    import torch
+    from fedkf.core.threads import threads
 
     printed = paper_rows()
     rows = []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # batches so small gain nothing from more
-    try:
+    with threads(1):  # batches so small gain nothing from more
         for name in algorithms.names():
             progress(name)
             kind = algorithms.get(name)
             row = measure(kind.create({**kind.fidelity.get("released", {}), **kind.tiny}))
             rows.append({**row, "paper": printed.get(name), "differs": differences(row, printed)})
-    finally:
-        torch.set_num_threads(threads)
     return rows
 
 

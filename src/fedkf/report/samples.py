@@ -135,14 +135,10 @@ def draw(trained: Trained) -> list[Sample]:
     import torch
 
     from fedkf.core.random import GlobalStream
+    from fedkf.core.threads import threads
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with GlobalStream(0, "cpu").active():
-            images, p = generate(trained)
-    finally:
-        torch.set_num_threads(threads)
+    with threads(1), GlobalStream(0, "cpu").active():
+        images, p = generate(trained)
     sure, taken = p.max(1)
     classes = taken.unique().tolist()
     each = max(1, min(4, MOST // len(classes)))

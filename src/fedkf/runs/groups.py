@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import torch
-
 from fedkf.core.evaluation import outputs, statistics_of
 from fedkf.core.groups import GroupScores, Interval, group_scores
 from fedkf.core.objective import uncommon
 from fedkf.core.random import Streams
+from fedkf.core.threads import threads
 from fedkf.metrics.intervals import interval
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, value
 from fedkf.runs.judging import judgement_of
@@ -47,13 +46,9 @@ def by_groups(
     """How one model serves the groups of each column, by one metric."""
     if not data.test_groups or not len(data.test_labels):
         return {}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as clients count, whatever this process does otherwise
-    try:
+    with threads(1):  # as clients count, whatever this process does otherwise
         device = next(model.parameters()).device
         made, labels = outputs(model, data.test_images.to(device)), data.test_labels
-    finally:
-        torch.set_num_threads(threads)
     about, random = SITE_METRICS[metric], Streams(0).numpy_generator("groups")
 
     def judge(rows: NDArray[np.int64]) -> tuple[float | None, Interval]:

@@ -14,13 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from fedkf.core.client import Client, ClientData
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import STEP
 from fedkf.core.random import GlobalStream
+from fedkf.core.threads import threads
 from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say
 from fedkf.data.targets import Targets
@@ -74,14 +73,10 @@ class ClientModels:
         readouts = Payload()
         for name, weights in self.shared.items():
             readouts.add(name, weights, "weights")
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self.assembly.config.engine.threads)
-        try:
-            seed = task.streams.integer(f"global {step}", self.round, id)
-            with GlobalStream(seed, task.device).active():
-                return algorithm.personal(client, readouts)
-        finally:
-            torch.set_num_threads(threads)
+        seed = task.streams.integer(f"global {step}", self.round, id)
+        count = self.assembly.config.engine.threads
+        with threads(count), GlobalStream(seed, task.device).active():
+            return algorithm.personal(client, readouts)
 
 
 def client_models(
