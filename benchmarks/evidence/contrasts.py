@@ -61,6 +61,8 @@ class Contrast:
     better: int = 0
     worse: int = 0
     count: int = 0
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """The metrics' differences seed by seed."""
 
     @property
     def seeds(self) -> int:
@@ -106,7 +108,19 @@ def contrast(other: Model, base: Model) -> Contrast | None:
         sum(gain > 0 for gain in gains),
         sum(gain < 0 for gain in gains),
         len(gains),
+        found,
     )
+
+
+def pooled(found: Sequence[Contrast], metric: str = "amp") -> Difference | None:
+    """The mean over several data sets, each counted once, with an interval over seeds.
+
+    The first seed of one is put together with the first of the others, and so on.
+    """
+    values = [one.values[metric] for one in found if metric in one.values]
+    if not values or len({len(own) for own in values}) > 1:
+        return None
+    return over_seeds([fmean(seed) for seed in zip(*values, strict=True)])
 
 
 def late_amp(run: Finished, readout: str) -> float | None:
@@ -128,9 +142,23 @@ def client_gains(
     for one, two in matched:
         before, after = accuracies(one, base), accuracies(two, other)
         for client in before.keys() & after.keys():
-            who = "" if two.config.data.partition == "natural" else two.pairing[0]
-            found.setdefault((who, client), []).append(after[client] - before[client])
-    return {key: sum(gains) / len(gains) for key, gains in sorted(found.items())}
+            key = division(two), client
+            found.setdefault(key, []).append(after[client] - before[client])
+    return {key: fmean(gains) for key, gains in sorted(found.items())}
+
+
+def division(run: Finished) -> str:
+    """Within which a client's number means the same client."""
+    return "" if run.config.data.partition == "natural" else run.pairing[0]
+
+
+def served(groups: Sequence[Group], readout: str) -> list[tuple[str, int]]:
+    """The clients of these methods, the worst served by all of them together first."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for run in (run for group in groups for run in group.runs):
+        for client, accuracy in accuracies(run, readout).items():
+            found.setdefault((division(run), client), []).append(accuracy)
+    return sorted(found, key=lambda key: (fmean(found[key]), key))
 
 
 def accuracies(run: Finished, readout: str) -> dict[int, float]:
@@ -142,9 +170,9 @@ def accuracies(run: Finished, readout: str) -> dict[int, float]:
     return {client: value for client, value in both if value is not None}
 
 
-def gains_of(group: Group, base: Group, readout: str) -> list[float]:
+def gains_of(group: Group, base: Group, readout: str) -> dict[tuple[str, int], float]:
     """The clients' gains of one method over another under the same readout."""
-    return list(client_gains(pairs(base, group), readout, readout).values())
+    return client_gains(pairs(base, group), readout, readout)
 
 
 # -- many at once ----------------------------------------------------------------------------------

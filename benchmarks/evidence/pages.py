@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from evidence import paper, sentences, tables, worlds
+from evidence import answer, budget, leaving, paper, parts, sentences, tables, worlds
 from evidence.reading import ROOT, Evidence
 
 PAGES = (
@@ -25,13 +25,13 @@ SCORES = "scores-"
 BLOCK = re.compile(r"(<!-- begin (\S+) -->\n)(.*?)(<!-- end \2 -->)", re.DOTALL)
 
 BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
-    "answer": sentences.answer,
+    "answer": answer.answer,
     "glance": sentences.glance,
     "headline": sentences.headline,
     "complete": tables.complete,
-    "cells-letters": partial(tables.cells, name="letters"),
-    "cells-photographs": partial(tables.cells, name="photographs"),
     "findings": paper.found,
+    "as-published": parts.as_published,
+    "alignment": parts.alignment,
     "letters-beyond": tables.beyond,
     "letters-partitions": partial(tables.attempts, name="letters-partitions", base="FedAvg"),
     "letters-width": tables.width,
@@ -39,15 +39,18 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
         name: partial(tables.photographs, name=name) for name in (tables.PHOTOGRAPHS, tables.RESNET)
     },
     "rivals": tables.rivals,
+    "ranks": tables.ranks,
     "sites": tables.sites,
     "alone": worlds.federated_or_alone,
     "t1": worlds.worth_of_t1,
     "t2": worlds.worth_of_t2,
     "which-teacher": worlds.which_teacher,
     "adversarial": worlds.adversarial,
-    "when-not": worlds.when_not,
+    "when-not": leaving.when_not,
+    "advice": leaving.advice,
     "choices": sentences.choices,
-    "pace": sentences.pace,
+    "pace": budget.pace,
+    "budget": budget.budget,
     "next-step": sentences.next_step,
     "drive": tables.drive,
     "ablation-letters": partial(tables.attempts, name="ablation-letters"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -124,25 +125,47 @@ AGAINST = {
 """The findings that say of one model that it is better than another, and of which."""
 
 
-def verdicts(evidence: Evidence) -> Mapping[str, tuple[findings.Verdict, findings.Verdict]]:
-    """F1 to F6 by the paper's numbers and by ours."""
+@dataclass(frozen=True)
+class Judged:
+    """One finding by the paper's numbers, by ours, and by ours with T1 for every method."""
+
+    theirs: findings.Verdict
+    ours: findings.Verdict
+    fair: findings.Verdict
+
+
+def verdicts(evidence: Evidence) -> Mapping[str, Judged]:
+    """F1 to F6."""
     _, groups = groups_of(evidence, more=False)
-    ours = findings.judge(analyses.scores(groups), [LETTERS])
-    both = zip(findings.judge_published(), ours, strict=True)
-    return {theirs.finding: (theirs, own) for theirs, own in both}
+    scores = analyses.scores(groups)
+    judged = [
+        findings.judge_published(),
+        *(findings.judge(found, [LETTERS]) for found in (scores, all_with_t1(scores))),
+    ]
+    return {each[0].finding: Judged(*each) for each in zip(*judged, strict=True)}
+
+
+def all_with_t1(scores: findings.Scores) -> findings.Scores:
+    """Scores in which methods of others, too, are read as OCA, which costs sites nothing."""
+    ours = {name for name, _ in findings.OURS}
+    return {
+        case: value if case.algorithm in ours else scores[replace(case, readout="oca")]
+        for case, value in scores.items()
+    }
 
 
 def found(evidence: Evidence) -> str:
     rows = [
         [
-            f"{name}: {own.claim}",
-            *(f"{v.verdict}, {v.counts}" for v in (theirs, own)),
+            f"{name}: {judged.ours.claim}",
+            *(f"{v.verdict}, {v.counts}" for v in (judged.theirs, judged.ours, judged.fair)),
             beyond_chance(evidence, name),
         ]
-        for name, (theirs, own) in verdicts(evidence).items()
+        for name, judged in verdicts(evidence).items()
     ]
-    head = ["finding", "by the paper's numbers", "by our runs on letters", "beyond chance"]
-    return f"{table(head, rows)}\n\n{otherwise(evidence)}"
+    head = ["finding", "by the paper's numbers", "by our runs on letters"]
+    more = ["with T1 for the others, too", "beyond chance"]
+    return f"{table([*head, *more], rows)}\n\n{otherwise(evidence)}"
 
 
 def beyond_chance(evidence: Evidence, finding: str) -> str:
@@ -162,8 +185,8 @@ def beyond_chance(evidence: Evidence, finding: str) -> str:
 def otherwise(evidence: Evidence) -> str:
     """The findings on which our runs and the paper's numbers decide differently."""
     both = verdicts(evidence)
-    decided = [name for name, (_, own) in both.items() if own.verdict in ("holds", "fails")]
-    differ = [name for name in decided if both[name][0].verdict != both[name][1].verdict]
+    decided = [name for name, own in both.items() if own.ours.verdict in ("holds", "fails")]
+    differ = [name for name in decided if both[name].theirs.verdict != both[name].ours.verdict]
     if not decided:
         return "None is decided by our runs yet: missing runs could still change each answer."
     told = f"Of {listed(decided)}, which our runs decide, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evidence.contrasts import Model, gains_of
+from evidence.contrasts import Model, gains_of, served
 from evidence.paper import measured
 from evidence.reading import Evidence, Setting
 from evidence.tables import LETTERS
@@ -23,11 +23,11 @@ MIDDLE = 0.1
 def draw_all(evidence: Evidence, folder: Path) -> list[Path]:
     """Every picture that there are runs for."""
     made = []
-    for name, make in PICTURES.items():
+    for name, (columns, make) in PICTURES.items():
         charts = make(evidence)
         if charts:
             path = folder / f"{name}.png"
-            draw(Figure(sheet(charts, columns=2).rows), path)
+            draw(Figure(sheet(charts, columns=columns).rows), path)
             made.append(path)
     return made
 
@@ -123,27 +123,29 @@ def time_scale(
 
 
 def client_by_client(evidence: Evidence) -> list[Chart]:
-    """What every client gains over FedAvg, both as OCA, the least first."""
+    """What every client gains over FedAvg, all as OCA, who is served worst by all of them first."""
     charts = []
-    for world in (w for w in worlds(evidence) if w.kind):
-        base, series = world.method("fedavg"), []
-        for colour, name in enumerate(FAMILY[1:], 2):
-            own = world.method(name)
-            gains = gains_of(own.group, base.group, "oca") if own and base else []
+    for world in worlds(evidence):
+        base = world.method("fedavg")
+        known = {name: one for name in FAMILY if (one := world.method(name))}
+        groups = [one.group for one in (base, *known.values()) if one]
+        order, series = served(groups, "oca"), list[Series]()
+        for colour, name in enumerate(FAMILY, 1):
+            own = known.get(name)
+            gains = gains_of(own.group, base.group, "oca") if own and base else {}
             if own and gains:
-                heights = sorted(100 * gain for gain in gains)
-                places = list(range(1, len(heights) + 1))
+                places = [place for place, who in enumerate(order, 1) if who in gains]
+                heights = [100 * gains[who] for who in order if who in gains]
                 series.append(Bars(name=own.method, x=places, y=heights, colour=colour))
         if series:
-            x = Axis("client, from the least gain to the most", whole=True)
-            y = Axis("points over FedAvg", zero_line=True)
-            charts.append(Chart(world.title, x, y, series))
+            x = Axis("client, the worst served first", whole=True)
+            charts.append(Chart(world.title, x, Axis("points", zero_line=True), series))
     return charts
 
 
-PICTURES: Mapping[str, Callable[[Evidence], list[Chart]]] = {
-    "alpha": against_alpha,
-    "cost": against_cost,
-    "gain": client_by_client,
+PICTURES: Mapping[str, tuple[int, Callable[[Evidence], list[Chart]]]] = {
+    "alpha": (2, against_alpha),
+    "cost": (2, against_cost),
+    "gain": (3, client_by_client),
 }
-"""The pictures by the names of their files."""
+"""The pictures by the names of their files, and how many charts stand in a row."""

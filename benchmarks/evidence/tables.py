@@ -8,6 +8,7 @@ from statistics import fmean
 from evidence.contrasts import Model, contrast, corrected, shown
 from evidence.markdown import NONE, both, listed, percent, table, thousandths
 from evidence.reading import SITES, UNCHANGED, Evidence, Setting, find, hours
+from fedkf.metrics import METRICS
 from fedkf.metrics.sites import SITE_METRICS
 from fedkf.paper.published import COMPARED
 from fedkf.paper.sites import ALONE
@@ -15,6 +16,7 @@ from fedkf.paper.tables import Cell, Column, show
 from fedkf.runs.collect import PERSONAL, READOUTS, Group
 from fedkf.runs.judging import judgement_of
 from fedkf.runs.statistics import Difference
+from fedkf.runs.suite import Finished
 
 WAYS = (("amp", "AMP, %"), ("fm", "FM, ×10⁻³"), ("wlp", "WLP, %"))
 COLUMNS = {
@@ -24,6 +26,7 @@ PHOTOGRAPHS, RESNET = "photographs", "photographs-resnet"
 PLAIN = "without the adversarial term"
 RIVALS = ("rivals", "rivals-proxy")
 LETTERS, WIDTH = "letters", "letters-width"
+PLACED = ("FedKF+", "FedKF-", "FedKF", "FedAvg")
 NOTHING = "No run is finished yet."
 ATTEMPTED = ("AMP, %", "less the base", "WLP, %", "less the base", "seeds")
 TRIED = ("attempts-", "search")
@@ -153,6 +156,22 @@ def rivals(evidence: Evidence) -> str:
     under = evidence.measured().get("load")
     note = "" if under is None else f"\n\nSteps were measured under a load of {under:.1f}."
     return made + note
+
+
+def ranks(evidence: Evidence) -> str:
+    """Who is first among all, and the places of FedAvg and of FedKF's variants."""
+    known = [one for one in evidence.settings(*RIVALS) if one.runs and one.algorithm != ALONE]
+    told = []
+    for metric in ("amp", "wlp"):
+        values = {
+            one.method: max(Model(one, readout).mean(metric) or 0 for readout in READOUTS)
+            for one in known
+        }
+        order = sorted(values, key=lambda method: -values[method])
+        own = [f"{name} {order.index(name) + 1}" for name in PLACED if name in order]
+        label = METRICS[metric].label
+        told.append(f"By {label} {listed(order[:3])} lead; the places of {listed(own)}.")
+    return f"{len(known)} have a model for all; each under its better readout. {' '.join(told)}"
 
 
 def megabytes(setting: Setting) -> str:
@@ -286,30 +305,29 @@ def attempt_row(one: Setting, start: Setting) -> list[str]:
 # -- what is there ---------------------------------------------------------------------------------
 
 
+AGAIN = {
+    SITES: "`fedkf reproduce sites --scale paper`",
+    "flamby": "`fedkf reproduce flamby --scale paper`",
+    "frontier": "`python benchmarks/frontier.py run`",
+    "letters-short": "`fedkf reproduce rate-sweep --scale small` (and `alpha-sweep`, `tuning`)",
+}
+"""What repeats the folders that are no suite's."""
+
+
 def complete(evidence: Evidence) -> str:
-    """Runs and core-hours, suite by suite, and about how many are left."""
-    rows, runs, spent = [], 0, 0.0
+    """Runs and core-hours, suite by suite, how many are left, and what runs them again."""
+    rows, every, spent = [], list[Finished](), 0.0
     for name in evidence.folders():
         found, planned = evidence.records(name), {plan.name for plan in evidence.planned(name)}
         if not found and not planned:
             continue
         done, took = len(planned & found.keys()), hours(list(found.values()))
         of = f"{done} of {len(planned)}" if planned else NONE
-        left = (len(planned) - done) * took / len(found) if found and planned else None
-        cells = [of, str(len(found)), f"{took:.1f}", NONE if left is None else f"{left:.1f}"]
-        runs, spent = runs + len(found), spent + took
-        rows.append([name, *cells])
-    rows.append(["all", "", str(runs), f"{spent:.1f}", ""])
-    head = ["folder", "of its suite", "runs", "core-hours", "to go, at the mean of these"]
-    return table(head, rows)
-
-
-def cells(evidence: Evidence, name: str) -> str:
-    """How many seeds each method has in each place of a suite."""
-    settings = evidence.settings(name)
-    across = list(places(settings))
-    rows = []
-    for method in dict.fromkeys(one.method for one in settings):
-        own = {one.where: len(one.runs) for one in settings if one.method == method}
-        rows.append([method, *(str(own.get(where) or NONE) for where in across)])
-    return table(["seeds", *(where or "all" for where in across)], rows)
+        suite = f"`fedkf sweep benchmarks/suites/{name}.yaml`" if planned else ""
+        again = AGAIN.get(name, suite)
+        rows.append([": ".join(filter(None, [name, again])), of, str(len(found)), f"{took:.1f}"])
+        every, spent = [*every, *found.values()], spent + took
+    rows.append(["all", "", str(len(every)), f"{spent:.1f}"])
+    unsaved = sum(run.revision.endswith("-dirty") for run in every)
+    made = table(["folder, and what runs it again", "of its suite", "runs", "core-hours"], rows)
+    return f"{made}\n\n{unsaved} of these records are of a program with unsaved changes."

@@ -22,7 +22,6 @@ from fedkf.charts.labels import algorithm_label
 from fedkf.paper.differences import BASELINE
 from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import PERSONAL, READOUTS
-from fedkf.runs.statistics import CHANCE
 
 FAMILY = ("fedkf-", "fedkf", "fedkf+")
 PREDECESSORS = ("fedavg", "fedntd", "fedkf")
@@ -40,6 +39,8 @@ class World:
     settings: Sequence[Setting]
     again: Sequence[Setting] = ()
     """Runs of the same methods whose clients made the shared model their own after the end."""
+    planned: Sequence[Setting] = ()
+    """All that was to be run there, whether it has all seeds or not."""
 
     @property
     def title(self) -> str:
@@ -77,9 +78,10 @@ class World:
         known = [model for model in models if model.mean("amp") is not None]
         return max(known, key=lambda model: model.mean("amp") or 0, default=None)
 
-    def best(self, metric: str) -> Model:
-        """The best of the models that are for all clients."""
-        shared = [model for model in self.models() if model.setting.algorithm != ALONE]
+    def best(self, metric: str, outside: Sequence[str] = ()) -> Model:
+        """The best of the models that are for all clients, of algorithms outside of some."""
+        others = (ALONE, *outside)
+        shared = [model for model in self.models() if model.setting.algorithm not in others]
         return max(shared, key=lambda model: model.mean(metric) or 0)
 
     def alone(self) -> Model | None:
@@ -105,10 +107,14 @@ def worlds(evidence: Evidence) -> list[World]:
 
 
 def unfinished(evidence: Evidence) -> list[str]:
-    """Where they were not, but begun."""
-    done = {world.title for world in worlds(evidence)}
-    begun = [w.title for w in places_of(evidence) if any(one.runs for one in w.settings)]
-    return [title for title in begun if title not in done]
+    """What was begun or planned where others have all seeds, and has not as many."""
+    found = []
+    for place in places_of(evidence):
+        if any(one.runs for one in place.planned):
+            known = {one.method for one in place.settings if one.runs}
+            left = [one.method for one in place.planned if one.method not in known]
+            found += [f"{listed(left)} on {place.title}"] if left else []
+    return found
 
 
 def places_of(evidence: Evidence) -> list[World]:
@@ -124,7 +130,7 @@ def places_of(evidence: Evidence) -> list[World]:
     }
     again = {LETTERS: places(evidence.settings("letters-personal"))}
     return [
-        World(kind, where, with_all_seeds(members), again.get(kind, {}).get(where, ()))
+        World(kind, where, with_all_seeds(members), again.get(kind, {}).get(where, ()), members)
         for kind, settings in suites.items()
         for where, members in places(sorted(settings, key=lambda one: -(one.alpha or 0))).items()
     ]
@@ -192,7 +198,17 @@ def t1_alone(world: World) -> Contrast | None:
 def worth_of_t1(evidence: Evidence) -> str:
     found = t1_everywhere(worlds(evidence))
     rows = [[title, *contrast_row(one)] for title, one in found.items()]
-    return f"{table(['FedAvg, OCA less ACA', *HEAD], rows)}\n\n{together(found)}"
+    told = f"{together(found)} {lately(found)}"
+    return f"{table(['FedAvg, OCA less ACA', *HEAD], rows)}\n\n{told}"
+
+
+def lately(found: Mapping[str, Contrast]) -> str:
+    """Where the last rounds together say more than the last alone."""
+    sure = {title: c.late for title, c in found.items() if c.late and c.late.beyond_chance}
+    above = [title for title, late in sure.items() if late.mean > 0]
+    below = [title for title, late in sure.items() if late.mean < 0]
+    told = f"By the mean of the last {LATE} rounds {len(above)} are above 0 beyond chance"
+    return f"{told}, and below it {listed(below) or 'none'}."
 
 
 def t1_everywhere(found: Sequence[World]) -> dict[str, Contrast]:
@@ -245,7 +261,7 @@ def federated_or_alone(evidence: Evidence) -> str:
     rows = []
     for world in worlds(evidence):
         alone = world.method(ALONE)
-        names = (BASELINE, *FAMILY)
+        names = (BASELINE, *FAMILY[1:])
         methods = [one for name in names if (one := world.method(name))]
         made = [one for name in names if (one := find(world.again, name))]
         models = [Model(one, readout) for one in methods for readout in ("oca", PERSONAL)]
@@ -309,92 +325,3 @@ def teachers(found: Sequence[World]) -> dict[str, Contrast]:
             if one:
                 made[f"{world.title}, {readout.upper()}"] = one
     return made
-
-
-# -- when not --------------------------------------------------------------------------------------
-
-
-def when_not(evidence: Evidence) -> str:
-    """Where FedKF's variants gain nothing over FedAvg with T1, or lose."""
-    found, rows = worlds(evidence), []
-    for world in found:
-        for name in FAMILY:
-            own = world.method(name)
-            by = {readout: world.less_fedavg(name, readout) for readout in READOUTS}
-            if own and any(by.values()):
-                signs = [sign for r in READOUTS for sign in verdicts(by[r])]
-                rows.append([f"{world.title}: {own.method}", *signs])
-    head = ["less FedAvg", "AMP, both ACA", "worst client", "AMP, both OCA", "worst client"]
-    return f"{table(head, rows)}\n\n{advice_against(found)}{still_to_run(evidence)}"
-
-
-FAIR = "Each under its better readout, which these numbers chose"
-SIGNS = {"better": "+", "worse": "−", CHANCE: "="}
-
-
-def verdicts(found: Contrast | None) -> list[str]:
-    """Signs of AMP's difference and of the worst client's."""
-    if found is None:
-        return [NONE, NONE]
-    told = [found.verdict(metric) for metric in ("amp", "wlp")]
-    return [SIGNS.get(verdict, verdict) for verdict in told]
-
-
-def still_to_run(evidence: Evidence) -> str:
-    """Where nothing is said yet."""
-    left = unfinished(evidence)
-    return (
-        f" Not run with all seeds, so that nothing is said of it: {listed(left)}." if left else ""
-    )
-
-
-def advice_against(found: Sequence[World]) -> str:
-    """Where a variant is better than FedAvg, where none is or one is worse, and where being alone
-    is better."""
-    every = {f"{w.title}: {n}": c.metrics["amp"] for w in found for n, c in less_better(w).items()}
-    gain, level, worse = sides(found)
-    own = [world for world in found if world.alone()]
-    missing = [world.title for world in found if not world.alone()]
-    said = [
-        (f"{FAIR}, a variant of FedKF is beyond chance above FedAvg in AMP on", gain),
-        ("None is shown to be above FedAvg, which costs less, on", level),
-        ("Beyond chance below it:", worse),
-        ("Counted together,", [corrected(every)] if every else []),
-        (
-            "Training alone has the higher mean, with the best shared model less it, on",
-            [text for world in own if (text := better_alone(world))],
-        ),
-        ("It was not run on", missing if own else []),
-    ]
-    return " ".join(f"{text} {listed(names)}." for text, names in said if names)
-
-
-def sides(found: Sequence[World]) -> tuple[list[str], list[str], list[str]]:
-    """Where a variant of FedKF is better than FedAvg, where none is, and which are worse where."""
-    known = [(world, judged) for world in found if (judged := less_better(world))]
-    told = {world.title: {c.verdict() for c in judged.values()} for world, judged in known}
-    gain = [title for title, verdicts in told.items() if "better" in verdicts]
-    level = [title for title, verdicts in told.items() if "better" not in verdicts]
-    worse = [
-        f"{name} on {world.title}"
-        for world, judged in known
-        for name, about in judged.items()
-        if about.verdict() == "worse"
-    ]
-    return gain, level, worse
-
-
-def less_better(world: World) -> dict[str, Contrast]:
-    """FedKF's variants less FedAvg, each under its better readout, where there are seeds enough."""
-    base, own = world.better("fedavg"), [world.better(name) for name in FAMILY]
-    found = {model.name: contrast(model, base) for model in own if model and base}
-    return {name: about for name, about in found.items() if about and about.by_seeds}
-
-
-def better_alone(world: World) -> str:
-    """By how much the best shared model is behind training alone, where it is."""
-    own, best = world.alone(), world.best("amp")
-    less = contrast(best, own) if own else None
-    if less is None or less.metrics["amp"].mean >= 0:
-        return ""
-    return f"{world.title} ({best.name} {shown(less.metrics['amp'])})"

@@ -9,13 +9,14 @@ from typing import Any
 
 import every_step
 import pytest
-from evidence import pages, tables, worlds
+from evidence import answer, leaving, pages, tables, worlds
 from evidence.contrasts import (
     Contrast,
     Model,
     contrast,
     corrected,
     doubt,
+    pooled,
     shown,
     signed,
     standing,
@@ -87,6 +88,16 @@ def test_a_difference_is_between_runs_of_one_seed_and_over_the_clients(tmp_path:
     assert alone is not None
     assert alone.metrics["amp"].mean == pytest.approx(0.1)
     assert alone.seeds == 3
+
+
+def test_data_sets_are_pooled_seed_by_seed_each_counted_once() -> None:
+    one = Contrast(values={"amp": [0.1, 0.2, 0.3]})
+    two = Contrast(values={"amp": [0.3, 0.2, 0.1]})
+    assert (found := pooled([one, two])) is not None
+    assert found.mean == pytest.approx(0.2)
+    assert found.interval == pytest.approx((0.2, 0.2))  # what one seed wins here it loses there
+    assert pooled([one, Contrast(values={"amp": [0.1]})]) is None  # not the same seeds
+    assert pooled([]) is None
 
 
 def test_a_natural_client_is_one_client_whatever_the_seed_of_the_division(tmp_path: Path) -> None:
@@ -164,10 +175,12 @@ def test_all_algorithms_in_one_table_with_what_a_step_costs(evidence: Evidence) 
 
 
 def test_what_is_complete_is_counted_in_runs_and_hours(evidence: Evidence) -> None:
-    rows = tables.complete(evidence).splitlines()[2:]
-    assert rows[0] == "| rivals | 2 of 3 | 2 | 1.0 | 0.5 |"
-    assert rows[1] == "| search | – | 4 | 2.0 | – |"
-    assert rows[-1] == "| all |  | 6 | 3.0 |  |"
+    *rows, _, unsaved = tables.complete(evidence).splitlines()[2:]
+    suite = "`fedkf sweep benchmarks/suites/rivals.yaml`"
+    assert rows[0] == f"| rivals: {suite} | 2 of 3 | 2 | 1.0 |"
+    assert rows[1] == "| search | – | 4 | 2.0 |"
+    assert rows[-1] == "| all |  | 6 | 3.0 |"
+    assert unsaved == "0 of these records are of a program with unsaved changes."
 
 
 def test_only_what_stands_between_marks_is_written_anew(evidence: Evidence) -> None:
@@ -228,7 +241,7 @@ def test_the_last_rounds_have_a_mean_of_their_own(tmp_path: Path) -> None:
 
 
 def test_without_any_variant_of_fedkf_nothing_is_advised(evidence: Evidence) -> None:
-    assert worlds.advice_against(worlds.worlds(evidence)) == ""
+    assert leaving.advice_against(worlds.worlds(evidence)) == ""
 
 
 def test_a_world_may_be_better_with_fedkf_and_better_still_alone(tmp_path: Path) -> None:
@@ -246,14 +259,18 @@ def test_a_world_may_be_better_with_fedkf_and_better_still_alone(tmp_path: Path)
         worlds.World("letters", "α = 0.1", [base, ours, alone]),
         worlds.World("photographs, ResNet-8", "α = 0.1", [base, unsure]),
     ]
-    better, level, counted, own, missing = worlds.advice_against(found).split(". ")
+    better, level, own, missing = leaving.advice_against(found).split(". ")
     assert better.endswith("above FedAvg in AMP on letters α = 0.1")
     assert level.endswith("which costs less, on photographs, ResNet-8 α = 0.1")
-    assert counted.startswith("Counted together, of these 2 differences 1 have a star")
-    assert counted.endswith("there stand: letters α = 0.1: fedkf (OCA)")
     assert own.endswith("on letters α = 0.1 (fedkf (OCA) −9.0 [−11.5, −6.5] *)")
     assert missing == "It was not run on photographs, ResNet-8 α = 0.1."
     assert found[1].data == "photographs α = 0.1"
+    told = answer.alone_line(found)
+    assert "ahead of every shared model on 1 of 1 (letters α = 0.1), on 1 beyond chance" in told
+    assert "above FedAvg beyond chance on 1 of 2; not on photographs, R" in answer.leave_line(found)
+    assert "fedkf has the highest AMP" in answer.winners_line(found[:1])
+    assert "on 1 of 1 kinds of data, on 1 beyond chance above" in answer.winners_line(found[:1])
+    assert "FedKF better on 1 of 1, worse on 0" in answer.worst_line(found)
     assert pair_of(Model(base, "aca")) == "36.0 / 31.0"
     assert pair_of(None) == "–"
 
@@ -278,8 +295,10 @@ def test_means_over_other_seeds_are_not_ranked(tmp_path: Path) -> None:
     assert world.title == "photographs, ResNet-8 α = 0.1"
     assert world.best("amp").setting.algorithm != "fedkf"
     assert world.method("fedkf") is None
-    assert worlds.unfinished(evidence) == ["photographs, ResNet-8 α = 0.01"]
-    assert worlds.still_to_run(evidence).endswith("of it: photographs, ResNet-8 α = 0.01.")
+    left = ["FedKF on photographs, ResNet-8 α = 0.1"]
+    left += ["FedKF+ and FedKF on photographs, ResNet-8 α = 0.01"]
+    assert worlds.unfinished(evidence) == left
+    assert leaving.still_to_run(evidence).endswith(f"of it: {'; '.join(left)}.")
 
 
 def test_a_step_costs_what_was_measured_only_where_steps_are_like_that(tmp_path: Path) -> None:

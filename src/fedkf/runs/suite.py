@@ -68,6 +68,11 @@ class Finished:
         data = self.config.data.model_dump_json() if digest is None else str(digest)
         return f"{data}{self.by}", self.config.federation.seed
 
+    @cached_property
+    def revision(self) -> str:
+        """Of the program that made it; nothing where the record does not say."""
+        return str(RunFolder(self.path).provenance().get("revision", ""))
+
     @property
     def by(self) -> str:
         """What its clients are judged by, in words, if that is not accuracy."""
