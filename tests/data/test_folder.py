@@ -223,9 +223,7 @@ def test_a_folder_that_cannot_be_read_is_refused(
         read(hospitals)
 
 
-def test_a_hidden_folder_need_not_be_read(
-    hospitals: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hidden_folder_need_not_be_read(hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (hospitals / ".Trashes").mkdir()
     refuse_to_open(monkeypatch, hospitals / ".Trashes")
     assert read(hospitals).owner_names == ["north", "south"]
