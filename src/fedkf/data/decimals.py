@@ -49,30 +49,37 @@ MISSING = {*MISSING_VALUES, *SPELLINGS}
 
 @dataclass(frozen=True)
 class Column:
-    """The texts of a column, each once, with the kind of number that it is, and their places."""
+    """What the numbers of a column tell; their texts, which may be millions, are not kept."""
 
-    kinds: Mapping[str, str | None]
-    places: NDArray[np.intp]
+    kinds: frozenset[str | None]
+    """As `kinds_of` calls them."""
+    marks: frozenset[str]
+    """Of commas and points those that numbers hold."""
+    unsure: str | None
+    """A number that may be of either way, if there is one."""
     numeric: bool
     """Whether there are at least as many numbers as words."""
 
     @staticmethod
     def of(cells: Cells) -> Column:
-        values, places, counts = np.unique(cells, return_inverse=True, return_counts=True)
-        matches = {text: NUMBER.fullmatch(text) for text in values.tolist()}
-        kinds = {text: match and match.lastgroup for text, match in matches.items()}
+        kinds, places = kinds_of(cells)
+        counts = np.bincount(places, minlength=len(kinds)).tolist()
         numbers = words = 0
-        for (text, kind), count in zip(kinds.items(), counts.tolist(), strict=True):
+        for (text, kind), count in zip(kinds.items(), counts, strict=True):
             if kind:
                 numbers += count
             elif text not in MISSING and any(c.isalpha() for c in text):
                 words += count
-        return Column(kinds, places, words <= numbers)
+        written = [text for text, kind in kinds.items() if kind]
+        marks = frozenset(mark for mark in ",." if any(mark in text for text in written))
+        unsure = next(
+            (t for t, kind in kinds.items() if kind and kind.startswith("possible")), None
+        )
+        return Column(frozenset(kinds.values()), marks, unsure, words <= numbers)
 
     def ways(self, kind: str) -> list[Way]:
         """The ways in which numbers of a kind are written."""
-        found = set(self.kinds.values())
-        return [way for way in WAYS if f"{kind}_{way.name}" in found]
+        return [way for way in WAYS if f"{kind}_{way.name}" in self.kinds]
 
     @property
     def own(self) -> list[Way]:
@@ -84,14 +91,21 @@ class Column:
         """Whether nobody can know: numbers of both ways."""
         return len(self.own) > 1
 
-    def written(self, way: Way) -> dict[str, str]:
-        """The numbers of a way with commas or points, as programs write them."""
-        ours = {
-            f"decimals_{way.name}",
-            f"grouped_{way.name}",
-            *(f"possible_{w.name}" for w in WAYS),
-        }
-        return {text: way.plain(text) for text, kind in self.kinds.items() if kind in ours}
+
+def kinds_of(cells: Cells) -> tuple[dict[str, str | None], NDArray[np.intp]]:
+    """The texts of a column, each once, with the kind of number that it is, and their places."""
+    values, places = np.unique(cells, return_inverse=True)
+    matches = ((text, NUMBER.fullmatch(text)) for text in values.tolist())
+    return {text: match and match.lastgroup for text, match in matches}, places
+
+
+def written(cells: Cells, way: Way) -> Cells:
+    """The cells of a column with numbers of a way as programs write them."""
+    kinds, places = kinds_of(cells)
+    ours = {f"decimals_{way.name}", f"grouped_{way.name}", *(f"possible_{w.name}" for w in WAYS)}
+    texts = [way.plain(text) if kind in ours else text for text, kind in kinds.items()]
+    result: Cells = np.array(texts, dtype=np.str_)[places]
+    return result
 
 
 def with_points(
@@ -109,13 +123,10 @@ def with_points(
     told: dict[str, list[str]] = {}
     for name, column in columns.items():
         way = next(iter(column.own), shared)
-        new = column.written(way)
-        if all(text == plain for text, plain in new.items()):
+        if column.marks <= ({"."} if way is POINTS else set()):
             continue
-        changed[name] = np.array([new.get(t, t) for t in column.kinds], dtype=np.str_)[
-            column.places
-        ]
-        if way is COMMAS and any("," in text for text in new):
+        changed[name] = written(cells[name], way)
+        if way is COMMAS and "," in column.marks:
             note = "numbers with a decimal comma are read as numbers"
         else:
             mark = "points" if way is COMMAS else "commas"
@@ -130,15 +141,13 @@ def shared_way(columns: Mapping[str, Column], wrong: Wrong) -> Way:
     It is asked for columns that do not tell it by themselves, and where there are any it must be
     told without contradiction.
     """
-    unsure = {name: column for name, column in columns.items() if not column.own}
-    unsure = {name: column for name, column in unsure.items() if column.ways("possible")}
+    unsure = {n: c.unsure for n, c in columns.items() if c.unsure and not c.own}
     for kind in ("decimals", "grouped", "possible"):
         first = {w: name for name, column in [*columns.items()][::-1] for w in column.ways(kind)}
         if len(first) == 1:
             return next(iter(first))
         if first and unsure and kind != "grouped":
-            name, column = next(iter(unsure.items()))
-            value = next(text for text, k in column.kinds.items() if k and k.startswith("possible"))
+            name, value = next(iter(unsure.items()))
             raise wrong(
                 f"the column {shown(first[COMMAS])} has numbers with a decimal comma and "
                 f"{shown(first[POINTS])} with a decimal point, so that nobody can know what "
