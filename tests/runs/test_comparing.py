@@ -103,7 +103,7 @@ def test_scales_that_other_divisions_agree_on_are_no_other_setting(tmp_path: Pat
     (tmp_path / "t.csv").write_text("\n".join(["site,x,ill", *lines]))
     table = {"source": "table", "path": str(tmp_path / "t.csv"), "target": "ill", "site": "site"}
     base = {**{f"data.{key}": value for key, value in table.items()}, "federation.rounds": 1}
-    grid = {"algorithm.name": ["fedavg"], "data.seed": [0, 1]}
+    grid: dict[str, list[Any]] = {"algorithm.name": ["fedavg"], "data.seed": [0, 1]}
     found = fedkf.sweep(grid, base, out=tmp_path / "runs", jobs=1)
     assert found["all"].rows[0]["seeds"] == 2
     scales = [fedkf.load(path).about["mean"] for path in sorted((tmp_path / "runs").glob("*seed*"))]
