@@ -170,8 +170,8 @@ def test_a_model_takes_arrays_of_any_floats_and_no_images_unlike_those_of_traini
         (255 * x, r"must lie in \[0, 1\], these go from"),
         (x - 1, "must lie in"),
         (np.full_like(x, np.nan), "NaN"),
-        (np.repeat(x, 3, 1), "the model takes 1 channels"),
-        (x[..., :0], "at least one pixel"),
+        (np.repeat(x, 3, 1), r"give floats N×1×H×W in \[0, 1\]"),
+        (x[..., :0], "without a pixel"),
         (None, "no array can be made"),
     )
     for given, words in wrong:

@@ -89,6 +89,8 @@ def test_figures_are_written_in_the_formats_asked_for(
     assert both.out == "figure: b.svg\nfigure: b.png\n"
     dotted = cli("figure", "clients", "run", "--out", "alpha0.1", "--format", "pdf")
     assert dotted.out == "figure: alpha0.1.pdf\n"
+    assert cli("figure", "clients", "run", "--out", ".").out == "figure: clients.pdf\n"
+    assert cli("figure", "clients", "run", "--out", "a/").out == "figure: a/clients.pdf\n"
     assert (tmp_path / "a" / "b.pdf").read_bytes().startswith(b"%PDF")
 
 

@@ -223,6 +223,12 @@ def test_a_folder_that_cannot_be_read_is_refused(
         read(hospitals)
 
 
+def test_a_hidden_folder_need_not_be_read(hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (hospitals / ".Trashes").mkdir()
+    refuse_to_open(monkeypatch, hospitals / ".Trashes")
+    assert read(hospitals).owner_names == ["north", "south"]
+
+
 def test_folders_without_an_image_are_told(hospitals: Path) -> None:
     (hospitals / "east" / "a").mkdir(parents=True)
     (hospitals / "west" / "a").mkdir(parents=True)

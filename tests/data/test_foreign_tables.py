@@ -80,24 +80,43 @@ def test_points_that_nothing_speaks_against_are_decimal_points(tmp_path: Path) -
     assert not any("thousands" in text or "comma" in text for text in said)
 
 
-@pytest.mark.parametrize(("x", "y"), [("3,12", "0.871"), ("3,12", "1.5"), ("1,124", "1.566")])
-def test_columns_that_contradict_each_other_are_refused(tmp_path: Path, x: str, y: str) -> None:
-    file = rows(tmp_path / "t.csv", "site;x;y;ill", f"a;{x};{y};0", "b;7;8;1")
-    with pytest.raises(UserError, match=r"'x' has .* comma and 'y' with .* all numbers in one way"):
+@pytest.mark.parametrize(("x", "y"), [("3,12", "0.871"), ("3,12", "1.5")])
+def test_columns_that_contradict_each_other_leave_a_third_one_unknown(
+    tmp_path: Path, x: str, y: str
+) -> None:
+    file = rows(tmp_path / "t.csv", "site;x;y;z;ill", f"a;{x};{y};1.566;0", "b;7;8;9;1")
+    wrong = r"'x' has .* comma and 'y' with .* what 1\.566 in 'z' is; write all numbers in one way"
+    with pytest.raises(UserError, match=wrong):
         told(file)
     source, _ = told(file, ignore=["y"])
-    assert source.inputs[:, 0].tolist() == pytest.approx([float(x.replace(",", ".")), 7])
+    assert source.inputs[0].tolist() == pytest.approx([3.12, 1566])
+    source, _ = told(file, ignore=["z"])
+    assert source.inputs[0].tolist() == pytest.approx([3.12, float(y)])
+
+
+def test_thousands_and_decimals_that_may_be_either_are_refused(tmp_path: Path) -> None:
+    file = rows(tmp_path / "t.csv", "site;x;y;ill", "a;1,124;1.566;0", "b;7;8;1")
+    with pytest.raises(UserError, match=r"'x' has .* comma and 'y' with .* what 1,124 in 'x' is"):
+        told(file)
+    source, _ = told(file, ignore=["y"])
+    assert source.inputs[0].tolist() == pytest.approx([1.124])
+
+
+def test_a_column_of_which_most_is_missing_has_its_decimal_commas(tmp_path: Path) -> None:
+    lines = [f"{'ab'[k % 2]};{'3,12' if k < 4 else 'NA'};{k % 3 // 2}" for k in range(20)]
+    source, _ = told(rows(tmp_path / "t.csv", "site;x;ill", *lines))
+    assert source.inputs[:, 0].tolist() == pytest.approx([3.12] * 4 + [np.nan] * 16, nan_ok=True)
 
 
 def test_texts_with_a_comma_stay_texts(tmp_path: Path) -> None:
     lines = [
-        "site;ward;ill",
-        *(f"a;{w};{k % 2}" for k, w in enumerate(["A, left", "1,2", "B"] * 4)),
+        "site;ward;x;ill",
+        *(f"a;{w};3,5;{k % 2}" for k, w in enumerate(["A, left", "1,2", "B"] * 4)),
     ]
     source, said = told(rows(tmp_path / "t.csv", *lines))
     assert source.layout is not None
     assert source.layout.categories["ward"] == ["1,2", "A, left", "B"]
-    assert said == []
+    assert said[0] == "numbers with a decimal comma are read as numbers: x"
 
 
 def test_a_mark_at_the_start_and_windows_line_ends_change_nothing(tmp_path: Path) -> None:

@@ -161,6 +161,14 @@ def test_a_folder_of_sites_holds_folders_of_classes(tmp_path: Path) -> None:
     assert source.units.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+def test_copies_in_hidden_folders_are_no_recordings(tmp_path: Path) -> None:
+    for label in ("sit", "walk"):
+        record(tmp_path / "north" / label / "1.csv", 7)
+    record(tmp_path / "north" / "sit" / ".ipynb_checkpoints" / "1-checkpoint.csv", 7)
+    source = signals(str(tmp_path), Reading(window=4, stride=2))
+    assert owned(source) == {"north": [0, 2, 0, 2]}
+
+
 def test_the_commonest_label_of_its_rows_is_a_windows(tmp_path: Path) -> None:
     for name in ("a", "b"):
         record(tmp_path / "ann" / f"{name}.csv", 8, act=["sit"] * 3 + ["walk"] * 5)

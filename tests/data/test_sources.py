@@ -135,3 +135,8 @@ def test_normalisation_is_per_channel_and_resizing_keeps_the_mean() -> None:
     x = normalise(x, [0.0, 0.2, 0.5], [1.0, 1.0, 0.25])
     assert x.shape == (2, 3, 8, 8)
     assert x[0, :, 3, 3].tolist() == pytest.approx([0.0, 0.0, 2.0], abs=1e-6)
+
+
+def test_a_path_for_the_embedded_digits_is_refused() -> None:
+    with pytest.raises(UserError, match=r"digits; set it to npz, folder, table, signals$"):
+        read("digits", "scans.csv", Reading())

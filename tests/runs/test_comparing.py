@@ -98,9 +98,29 @@ def test_other_data_are_no_other_seed(npz: Path, runs: list[fedkf.Result]) -> No
     assert fedkf.compare([runs[0], other], metrics=["amp"]).rows[0]["seeds"] == 2
 
 
-def test_a_grid_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="grid is empty"):
-        fedkf.sweep({}, out=tmp_path)
+def test_scales_that_other_divisions_agree_on_are_no_other_setting(tmp_path: Path) -> None:
+    lines = [f"{'ab'[k % 2]},{k * k % 17},{k % 3 // 2}" for k in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,x,ill", *lines]))
+    table = {"source": "table", "path": str(tmp_path / "t.csv"), "target": "ill", "site": "site"}
+    base = {**{f"data.{key}": value for key, value in table.items()}, "federation.rounds": 1}
+    grid: dict[str, list[Any]] = {"algorithm.name": ["fedavg"], "data.seed": [0, 1]}
+    found = fedkf.sweep(grid, base, out=tmp_path / "runs", jobs=1)
+    assert found["all"].rows[0]["seeds"] == 2
+    scales = [fedkf.load(path).about["mean"] for path in sorted((tmp_path / "runs").glob("*seed*"))]
+    assert scales[0] != scales[1]
+
+
+@pytest.mark.parametrize(
+    ("grid", "sentence"),
+    [
+        ({}, "grid is empty"),
+        ({"algorithm.name": "fedavg"}, "grid must map keys to lists"),
+        ({"data.alpha": 0.1}, "grid must map keys to lists"),
+    ],
+)
+def test_a_grid_of_no_lists_is_refused(grid: Any, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=sentence):
+        fedkf.sweep(grid, out=tmp_path)
 
 
 def test_a_baseline_without_personal_models_is_told(npz: Path, runs: list[fedkf.Result]) -> None:

@@ -202,6 +202,22 @@ def test_it_is_in_summary_tables_evaluation_and_report(
     assert "Sites that took no part" in (tmp_path / "report.html").read_text()
 
 
+def test_only_sites_that_took_part_are_told_to_be_trained_on(
+    tmp_path: Path, cli: Callable[..., Outcome]
+) -> None:
+    header, *lines = rows()
+    for site in SITES:
+        own = [line for line in lines if line.startswith(site)]
+        (tmp_path / "sites" / f"{site}.csv").parent.mkdir(exist_ok=True)
+        (tmp_path / "sites" / f"{site}.csv").write_text("\n".join([header, *own]))
+    run(settings(tmp_path / "sites", site=None, ignore=["site"], holdout="south"), tmp_path / "run")
+    told = [
+        cli("evaluate", tmp_path / "run", "--data", tmp_path / "sites" / f"{site}.csv").err
+        for site in ("south", "east")
+    ]
+    assert ["that it trained on" in err for err in told] == [False, True]
+
+
 def test_mistakes_are_told_in_a_sentence(
     tables: Path, cli: Callable[..., Outcome], tmp_path: Path
 ) -> None:

@@ -198,6 +198,8 @@ def test_what_is_missing_in_an_array_is_filled_as_in_a_file(
     lacks[:, 0] = float("nan")
     whole = torch.tensor(card["mean"])[None].repeat(2, 1)
     assert result.predict(lacks) == result.predict(whole)
+    with pytest.raises(UserError, match=r"of shape \[2, 2\]; give floats N×\["):
+        result.predict(lacks[:, :2])
     fedkf.export(result, tmp_path / "home", ["torch"])
     program = torch.export.load(tmp_path / "home" / "oca.pt2").module()
     assert torch.equal(program(lacks), program(whole))

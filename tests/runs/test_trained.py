@@ -121,8 +121,9 @@ def test_a_loaded_model_normalises_resizes_and_names(run: Path) -> None:
     assert name in model.class_names
     assert 1 / 3 <= probability <= 1
     x = torch.rand(2, 1, 16, 16)
-    with pytest.raises(UserError, match=r"give floats N×C×H×W in \[0, 1\]"):
-        model((255 * x).to(torch.uint8))
+    for wrong in ((255 * x).to(torch.uint8), x.expand(2, 3, 16, 16), x[0]):
+        with pytest.raises(UserError, match=r"give floats N×1×H×W in \[0, 1\]"):
+            model(wrong)
     assert model.double()(x.double()).dtype == torch.float64
     model.float()
     with torch.no_grad():

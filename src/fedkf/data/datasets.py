@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ def from_object(
     if not given:
         raise UserError(f"{where} holds no clients")
     names = [str(name) for name in given]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise UserError(f"{where} has two names that are written {twice!r}; give each its own")
     given = dict(zip(names, given.values(), strict=True))
     divided = divided_by_user(given, where)

@@ -115,7 +115,6 @@ def image_files(root: Path, say: Say) -> list[Path]:
     """Every image below a folder, in one fixed order."""
     walked = list(walk(root))
     found = sorted(Path(folder) / name for folder, names in walked for name in names)
-    found = [p for p in found if not any(q.startswith(".") for q in p.relative_to(root).parts)]
     files = [p for p in found if p.suffix.lower() in ENDINGS]
     if len(files) < len(found):
         kinds = sorted({p.suffix.lower() or p.name for p in found} - ENDINGS)[:4]
@@ -127,13 +126,13 @@ def image_files(root: Path, say: Say) -> list[Path]:
         )
     tops = {part for folder, _ in walked for part in Path(folder).relative_to(root).parts[:1]}
     holding = {p.relative_to(root).parts[0] for p in files}
-    if bare := sorted(name for name in tops - holding if not name.startswith(".")):
+    if bare := sorted(tops - holding):
         say(f"left out {counted(len(bare), 'folder')} below {root} without an image ({some(bare)})")
     return files
 
 
 def walk(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """Every folder below this one, links followed, and the files in it.
+    """Every folder below this one, links followed, and the files in it; none that is hidden.
 
     A folder that a link leads back into, or that lies too deep, is refused: there is no end to it.
     So is one that cannot be read: whatever is in it, perhaps a whole site, would be missing.
@@ -152,12 +151,13 @@ def walk(root: Path) -> Iterator[tuple[str, list[str]]]:
             raise UserError(f"data.path: {folder} is a link to a folder that it lies in")
         if len(parents) > DEEPEST:
             raise UserError(f"data.path: {folder} lies more than {DEEPEST} folders below {root}")
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         above |= {os.path.join(folder, name): (*parents, own) for name in subfolders}
         for name in names:
             if not proper_text(os.path.join(folder, name)):
                 where = shown(os.path.join(folder, name))
                 raise UserError(f"data.path: {where} holds characters that cannot be shown")
-        yield folder, names
+        yield folder, [name for name in names if not name.startswith(".")]
 
 
 Images = np.ndarray[Any, Any]

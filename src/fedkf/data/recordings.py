@@ -130,7 +130,7 @@ def scattered_notes(found: Sequence[Recording]) -> list[str]:
 def csv_files(root: Path) -> list[Path]:
     """The recordings below a folder, in one fixed order."""
     found = sorted(Path(folder) / name for folder, names in walk(root) for name in names)
-    files = [f for f in found if ending(f) in ENDINGS and not f.name.startswith(".")]
+    files = [f for f in found if ending(f) in ENDINGS]
     if not files:
         raise UserError(f"data.path: {root} holds no recordings ({', '.join(ENDINGS)})")
     return files

@@ -97,7 +97,9 @@ def _load(
 ) -> Source:
     if source == "digits":
         if path is not None:
-            raise UserError("data.path is set, but data.source is digits; set it to npz or folder")
+            raise UserError(
+                f"data.path is set, but data.source is digits; set it to {', '.join(PATHS)}"
+            )
         return named(digits(), targets.class_names)
     if source == "npz":
         return npz(need_path(source, path), targets)

@@ -90,13 +90,15 @@ def write_figures(
 ) -> list[Path]:
     """Draw a figure of runs in each format; where they are.
 
-    A file's ending tells the format where nothing else does.
+    A file's ending tells the format where nothing else does; in a folder it is called as the kind.
     """
     from fedkf.charts.matplotlib_backend import FORMATS, draw
     from fedkf.report.figures import KINDS, figure
 
     if kind not in KINDS:
         raise UserError(f"no figure {kind!r}; {nearest(kind, KINDS)}")
+    if out is not None and out.is_dir():
+        out /= kind
     base, ending = out or Path(kind), out.suffix.lower().removeprefix(".") if out else ""
     if not formats and ending and ending not in FORMATS:
         raise UserError(f"--out {out}: a figure ends in .{', .'.join(FORMATS)}, or give --format")

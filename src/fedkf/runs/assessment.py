@@ -13,6 +13,7 @@ import torch
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.data import sources
 from fedkf.data.annotations import SIDES
+from fedkf.data.cells import stem
 from fedkf.data.datasets import from_object
 from fedkf.data.federated import FederatedData, as_floats
 from fedkf.data.files import find
@@ -22,6 +23,7 @@ from fedkf.data.targets import Targets
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import ACCURACY, judgement
 from fedkf.runs.comparison import trained_alone
+from fedkf.runs.division import listed
 from fedkf.runs.evaluation import Group, evaluate
 from fedkf.runs.groups import by_groups
 from fedkf.runs.judging import add_own_metrics, headline_of
@@ -146,6 +148,7 @@ def own_data(folder: RunFolder, say: Say, given: Source | None = None) -> Federa
 def trained_on(folder: RunFolder, data: Path) -> str:
     """How new data is the run's own: "is" it, or "lies in" it; empty where nothing says so.
 
+    Folders that test, and sites that are held out, are not what the run trained on.
     What is elsewhere is read as the run's data was, and is the same if its hash is.
     """
     config = folder.config()
@@ -155,7 +158,8 @@ def trained_on(folder: RunFolder, data: Path) -> str:
     with suppress(FedkfError, OSError, ValueError):  # no folder, or not below it
         own = find(config.data.path, folder=True).resolve()
         below = data.resolve().relative_to(own).parts
-    if below and not any(SIDES.get(part.lower()) for part in below):
+    held = {*listed(config.data.holdout)}
+    if below and not any(SIDES.get(p.lower()) or {p, stem(p)} & held for p in below):
         return "lies in"
     given = config.data.model_copy(update={"path": str(data)})
     with suppress(FedkfError):

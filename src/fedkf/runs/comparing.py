@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -26,6 +26,8 @@ Given = Result | str | Path
 BASELINE = "fedavg"
 FREE = ("engine.", "output.", "federation.seed", "data.seed")
 """What the keys begin with in which runs of one name may differ."""
+AGREED = ("data.mean", "data.std", "data.target_mean", "data.target_std")
+"""Keys in which they may differ where `data.seed` does: what training samples agree on."""
 
 
 @dataclass(frozen=True)
@@ -228,12 +230,14 @@ def check_alike(name: str, runs: Sequence[Finished]) -> None:
     first = runs[0]
     for run in runs[1:]:
         same, one, two = run.pairing[0] == first.pairing[0], *map(setting, (first, run))
+        other_seed = run.config.data.seed != first.config.data.seed
+        free = ("data.",) if same else AGREED if other_seed else ()
         keys = [
             key
             for key in sorted(one | two)
-            if one.get(key) != two.get(key) and not (same and key.startswith("data."))
+            if one.get(key) != two.get(key) and not key.startswith(free)
         ]
-        if not same and not keys and run.config.data.seed == first.config.data.seed:
+        if not same and not keys and not other_seed:
             keys = ["their data"]
         if keys:
             raise UserError(
@@ -285,7 +289,11 @@ def sweep(
     if not grid:
         raise UserError("grid is empty; it maps keys to lists of values, such as data.alpha: [0.1]")
     given = dict(base) if isinstance(base, Mapping) else base
-    suite = suite_of({"base": given, "grid": {k: list(v) for k, v in grid.items()}}, "sweep")
+    lists = {
+        k: list(v) if isinstance(v, Iterable) and not isinstance(v, str) else v
+        for k, v in grid.items()
+    }
+    suite = suite_of({"base": given, "grid": lists}, "sweep")
     done, failures = run_all(suite.plans, Path(out), jobs)
     if failures:
         raise FedkfError(f"{failures[0].plan.name} failed: {failures[0].reason}")

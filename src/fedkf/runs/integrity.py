@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from fedkf.core.errors import FedkfError, UserError, printable
+from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.holdings import Partition
 from fedkf.core.records import Round, Status, Summary, Traffic
 from fedkf.core.shapes import Damage, parse_json
@@ -130,7 +130,7 @@ def check_split(run: RunFolder) -> None:
         sizes = {side: np.diff(parts[f"{side}_offsets"]).tolist() for side in SIDES}
         whole = all(sum(sizes[side]) == len(parts[side]) for side in SIDES)
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, zlib.error) as error:
-        raise FedkfError(f"{path} is damaged: {printable(error)}") from None
+        raise FedkfError(f"{path} is damaged: it holds no division of samples") from error
     try:
         clients = run.read_record("partition.json", Partition.read).clients
     except (FedkfError, UserError):  # told elsewhere, or gone

@@ -191,7 +191,7 @@ def inputs_of(about: Mapping[str, Any], given: Any) -> torch.Tensor:
         if recipe is not None and x.ndim > 1:
             recipe.check_complete(x, lambda row: f"sample {row}")
         if len(about["shape"]) == 3:
-            check_images(x, about["shape"][0])
+            check_images(x)
         return x
     recipe = needed(about, given)
     return recipe.filled(recipe.rows(given), about["mean"] or (0.0,))
@@ -207,15 +207,12 @@ def arrays(given: Any) -> torch.Tensor:
     return x.float() if x.is_floating_point() else x
 
 
-def check_images(x: torch.Tensor, channels: int) -> None:
+def check_images(x: torch.Tensor) -> None:
     """Refuse numbers that no image was trained with, as training does."""
     if not x.is_floating_point() or x.ndim != 4:
         return  # which `Trained.prepare` says
-    if x.shape[1] != channels or 0 in x.shape[2:]:
-        raise UserError(
-            f"images are of shape {list(x.shape[1:])}; the model takes {channels} channels and "
-            "at least one pixel"
-        )
+    if 0 in x.shape[2:]:
+        raise UserError(f"images are of shape {list(x.shape[1:])}, without a pixel")
     if not len(x):
         return
     if not x.isfinite().all():

@@ -152,8 +152,10 @@ class Trained(nn.Module):
         refuse_unscaled(self.about)
         if len(self.shape) < 3 and not x.is_complex():
             x = x.float()  # whole numbers are as good, where they are no pixels
-        if not x.is_floating_point() or x.ndim != len(self.shape) + 1:
-            wanted = "N×C×H×W in [0, 1]" if len(self.shape) == 3 else f"N×{list(self.shape)}"
+        fits = x.ndim == len(self.shape) + 1 and x.shape[1] == self.shape[0]
+        if not x.is_floating_point() or not fits:
+            image = f"N×{self.shape[0]}×H×W in [0, 1]"
+            wanted = image if len(self.shape) == 3 else f"N×{list(self.shape)}"
             raise UserError(f"inputs are {x.dtype} of shape {list(x.shape)}; give floats {wanted}")
         if len(self.shape) == 3:
             x = resize(x, self.shape[1:])
