@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from evidence import budget, paper
 from evidence.contrasts import Contrast, Model, contrast, pooled, shown
 from evidence.leaving import FAIR, better_alone, sides
 from evidence.markdown import NONE, listed, table
-from evidence.reading import Evidence, find
-from evidence.tables import LETTERS
-from evidence.worlds import FAMILY, World, sent, t1_alone, worlds
+from evidence.reading import LETTERS, Evidence, find
+from evidence.worlds import FAMILY, World, round_cost, sent, t1_alone, worlds
 from fedkf.charts.labels import algorithm_label
 from fedkf.runs.collect import PERSONAL
 
@@ -89,18 +89,19 @@ def wlp(found: Contrast | None) -> str:
 
 
 def cost_line(evidence: Evidence, every: Sequence[World]) -> str:
-    """Steps and bytes, and how far one comes with FedAvg's."""
-    letters = next((world for world in every if world.kind == LETTERS), None)
-    base = letters.method("fedavg") if letters else None
-    steps, parts = evidence.steps(), list[str]()
+    """A round's time and bytes, and who comes sooner to FedAvg's accuracy."""
+    parts = []
     for name in FAMILY:
-        own = letters.method(name) if letters else None
-        if own and base and name in steps:
-            parts.append(f"{own.method} {steps[name]:.1f} and {sent(own) / sent(base):.1f}")
-    told = f"a step's time and a round's bytes, in FedAvg's: {listed(parts)}." if parts else ""
-    rest = budget.budget_line(evidence)
-    where = "**What it costs** on letters, one processor, the cheap generator"
-    return " ".join(filter(None, [f"{where}:", told, rest])) if told or rest else ""
+        both = [(world.method(name), world.method("fedavg")) for world in every]
+        shares = [sent(own) / sent(base) for own, base in both if own and base]
+        times = [cost for w in every if (cost := round_cost(evidence, w, name)) is not None]
+        if times and shares:
+            spread = f"{min(times):.1f} to {max(times):.1f}"
+            parts.append(f"{algorithm_label(name)} {spread} and {fmean(shares):.1f}")
+    if not parts:
+        return ""
+    told = f"a round's time and bytes, in FedAvg's: {listed(parts)}"
+    return f"**What it costs** with the cheap generator: {told}. {budget.sooner(evidence)}"
 
 
 def alone_line(every: Sequence[World]) -> str:

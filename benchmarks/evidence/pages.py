@@ -50,6 +50,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "advice": leaving.advice,
     "choices": sentences.choices,
     "pace": budget.pace,
+    "speedups": budget.speedups,
     "budget": budget.budget,
     "next-step": sentences.next_step,
     "drive": tables.drive,

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from evidence.contrasts import Model, contrast
 from evidence.markdown import NONE, listed, table
-from evidence.reading import Evidence, find
-from evidence.tables import LETTERS
+from evidence.reading import LETTERS, Evidence, find
 from fedkf.metrics import METRICS
-from fedkf.paper import analyses, experiments, findings, flamby, pace, speed
+from fedkf.paper import analyses, experiments, findings, flamby, speed
 from fedkf.paper.experiment import Report
 from fedkf.paper.published import COMPARED, PAPER_METRICS
 from fedkf.paper.scales import Scale, choose, main_plans
@@ -63,13 +62,8 @@ def tables_of(evidence: Evidence, what: str) -> list[ResultTable]:
         "drift": analyses.drift,
     }
     if what == "time-to-target":
-        return speed.time_to_target(at_one_alpha(groups), scale, measured(evidence))
+        return speed.time_to_target(at_one_alpha(groups), scale, evidence.pace(LETTERS))
     return made[what](at_one_alpha(groups), scale)
-
-
-def measured(evidence: Evidence) -> pace.Pace | None:
-    """What a round of each method takes, where that was measured."""
-    return pace.read(evidence.results / LETTERS)
 
 
 def written(evidence: Evidence, what: str) -> str:
@@ -77,7 +71,7 @@ def written(evidence: Evidence, what: str) -> str:
     methods = "".join(f" --algorithm {name}" for name in scale_of(evidence, True).methods)
     more = "" if what in ("performance", "ablation", "findings", "t1") else methods
     command = f"`fedkf reproduce {what} {OPTIONS}{more} --existing --out results/letters`"
-    if what == "time-to-target" and measured(evidence) is None:
+    if what == "time-to-target" and evidence.pace(LETTERS) is None:
         return f"{command}\n\n{UNTIMED}"
     text = "\n".join(made.markdown() for made in tables_of(evidence, what))
     text = HEADING.sub(r"**\1**", text)

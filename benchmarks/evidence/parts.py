@@ -6,8 +6,8 @@ from statistics import fmean
 
 from evidence.contrasts import Contrast, Model, contrast, shown, signed
 from evidence.markdown import NONE, listed, table
-from evidence.reading import Evidence
-from evidence.tables import LETTERS, PHOTOGRAPHS, RESNET
+from evidence.reading import LETTERS, Evidence
+from evidence.tables import PHOTOGRAPHS, RESNET
 from evidence.worlds import World, t1_alone, worlds
 from fedkf.paper.findings import published_scores
 from fedkf.paper.published import Case

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from evidence.contrasts import Model, gains_of, served
-from evidence.paper import measured
 from evidence.reading import Evidence, Setting
-from evidence.tables import LETTERS
-from evidence.worlds import FAMILY, World, measured_cost, sent, worlds
+from evidence.worlds import FAMILY, World, sent, worlds
 from fedkf.charts.chart import Axis, Bars, Chart, Figure, Lines, Series, sheet
 from fedkf.charts.labels import readout_label
 from fedkf.charts.matplotlib_backend import draw
@@ -72,7 +70,7 @@ def against_cost(evidence: Evidence) -> list[Chart]:
     for world in middles(evidence):
         names = colours(evidence)
         shown = [one for name in ("fedavg", *FAMILY) if (one := world.method(name))]
-        unit, lasts = time_scale(evidence, world, shown)
+        unit, lasts = time_scale(evidence, world)
         sizes = {one.algorithm: sent(one) / one.runs[0].summary.rounds / 1e6 for one in shown}
         for what, each in ((unit, lasts), ("megabytes sent", sizes)):
             series = [
@@ -101,22 +99,14 @@ def curves(one: Setting, colour: int, each: float | None) -> list[Series]:
     return found
 
 
-def time_scale(
-    evidence: Evidence, world: World, shown: Sequence[Setting]
-) -> tuple[str, Mapping[str, float]]:
+def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, float]]:
     """What a round of each algorithm takes, and in which unit.
 
-    Minutes of an idle machine, or else rounds of FedAvg's steps, where such steps were measured.
-    The runs' own seconds are no measure: the machine had other work beside them.
+    Minutes of an idle machine. The runs' own seconds are no measure: it had other work beside them.
     """
-    timed = measured(evidence) if world.kind == LETTERS else None
-    if timed is not None:
-        known = {name: seconds for (_, name), seconds in timed.seconds.items()}
-        minutes = {name: seconds / 60 for name, seconds in known.items()}
-        return f"minutes ({timed.workers} workers)", minutes
-    costs = {one.algorithm: measured_cost(evidence, one) for one in shown}
-    known = {name: cost for name, cost in costs.items() if cost is not None}
-    return "computing, in rounds of FedAvg", known if len(known) == len(costs) else {}
+    timed = evidence.pace(world.paced)
+    minutes = {name: each / 60 for name, each in evidence.seconds(world.paced).items()}
+    return f"minutes ({timed.workers} workers)" if timed else "minutes", minutes
 
 
 # -- client by client ------------------------------------------------------------------------------

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.charts.labels import algorithm_label
-from fedkf.paper import sites
+from fedkf.paper import pace, sites
 from fedkf.paper.grid import ROW, VARIANT, label, row_key
 from fedkf.runs import suite
 from fedkf.runs.collect import Group, gather
 from fedkf.runs.suite import Finished
 
 ROOT = Path(__file__).parents[2]
-STEPS, APART = "steps.json", "apart.json"
+STEPS, APART, PACES = "steps.json", "apart.json", "paces.json"
+LETTERS = "letters"
 SITES = "sites"
 """The one suite that is no file: `fedkf reproduce sites --scale paper`."""
 UNCHANGED = "as it is"
@@ -84,6 +85,29 @@ class Evidence:
         """What `step.py --all` left: the costs, and the load under which they were measured."""
         file = self.results / "rivals" / STEPS
         return dict(json.loads(file.read_text())) if file.exists() else {}
+
+    def pace(self, kind: str) -> pace.Pace | None:
+        """What a round of each method takes on an idle machine on data of a kind.
+
+        On letters as `fedkf reproduce time-to-target` measured it, elsewhere as `paces.py`.
+        """
+        if kind == LETTERS:
+            return pace.read(self.results / LETTERS)
+        found = self.paces().get(kind)
+        if found is None:
+            return None
+        seconds = {(kind, name): float(value) for name, value in found["seconds"].items()}
+        return pace.Pace(seconds, found["load"], found["workers"])
+
+    def paces(self) -> dict[str, dict[str, Any]]:
+        """What `paces.py` left, by kind of data."""
+        file = self.results / PACES
+        return dict(json.loads(file.read_text())) if file.exists() else {}
+
+    def seconds(self, kind: str) -> dict[str, float]:
+        """Seconds of a round by algorithm, where they were measured."""
+        timed = self.pace(kind)
+        return {name: value for (_, name), value in timed.seconds.items()} if timed else {}
 
     def apart(self) -> dict[str, dict[str, float | None]]:
         """How different clients are, by the title of their data, as `apart.py` measured it."""

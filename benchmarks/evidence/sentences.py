@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from evidence.contrasts import Contrast, Model, contrast, shown
 from evidence.markdown import NONE, both, listed, percent, table
-from evidence.reading import Evidence
-from evidence.tables import LETTERS, megabytes
+from evidence.reading import LETTERS, Evidence
+from evidence.tables import megabytes
 from evidence.worlds import (
     FAMILY,
     World,

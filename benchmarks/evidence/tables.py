@@ -7,7 +7,7 @@ from statistics import fmean
 
 from evidence.contrasts import Model, contrast, corrected, shown
 from evidence.markdown import NONE, both, listed, percent, table, thousandths
-from evidence.reading import SITES, UNCHANGED, Evidence, Setting, find, hours
+from evidence.reading import LETTERS, SITES, UNCHANGED, Evidence, Setting, find, hours
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import SITE_METRICS
 from fedkf.paper.published import COMPARED
@@ -25,7 +25,7 @@ COLUMNS = {
 PHOTOGRAPHS, RESNET = "photographs", "photographs-resnet"
 PLAIN = "without the adversarial term"
 RIVALS = ("rivals", "rivals-proxy")
-LETTERS, WIDTH = "letters", "letters-width"
+WIDTH = "letters-width"
 PLACED = ("FedKF+", "FedKF-", "FedKF", "FedAvg")
 NOTHING = "No run is finished yet."
 ATTEMPTED = ("AMP, %", "less the base", "WLP, %", "less the base", "seeds")

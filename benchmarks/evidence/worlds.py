@@ -8,9 +8,8 @@ from statistics import fmean
 
 from evidence.contrasts import LATE, STAR, Contrast, Model, contrast, corrected, shown
 from evidence.markdown import NONE, listed, table
-from evidence.reading import SITES, Evidence, Setting, find
+from evidence.reading import LETTERS, SITES, Evidence, Setting, find
 from evidence.tables import (
-    LETTERS,
     NOTHING,
     PHOTOGRAPHS,
     PLAIN,
@@ -25,8 +24,6 @@ from fedkf.runs.collect import PERSONAL, READOUTS
 
 FAMILY = ("fedkf-", "fedkf", "fedkf+")
 PREDECESSORS = ("fedavg", "fedntd", "fedkf")
-MEASURED_ON, MEASURED_BATCH = "lenet5", 64
-"""What `benchmarks/step.py --all` trains, without an adversarial term."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,11 @@ class World:
     def data(self) -> str:
         """The title without the model."""
         return " ".join(filter(None, [self.kind.partition(",")[0], self.where]))
+
+    @property
+    def paced(self) -> str:
+        """Under what the time of its rounds is kept: α makes no difference to it."""
+        return self.kind or self.where
 
     @property
     def alpha(self) -> float | None:
@@ -234,26 +236,18 @@ def worth_of_t2(evidence: Evidence) -> str:
             own, found = world.method(name), world.less_fedavg(name, "oca")
             if own and base and found:
                 title = f"{world.title}: {own.method}"
-                cost = [step_cost(evidence, own), f"{sent(own) / sent(base):.2f}"]
+                time = round_cost(evidence, world, name)
+                cost = [NONE if time is None else f"{time:.1f}", f"{sent(own) / sent(base):.2f}"]
                 rows.append([title, *contrast_row(found), *cost])
-    head = ["less FedAvg, both OCA", *HEAD, "a step, in FedAvg's", "bytes, in FedAvg's"]
+    head = ["less FedAvg, both OCA", *HEAD, "a round's time, in FedAvg's", "bytes, in FedAvg's"]
     return f"{table(head, rows)}\n\n{together(t2_everywhere(every))}"
 
 
-def step_cost(evidence: Evidence, setting: Setting) -> str:
-    cost = measured_cost(evidence, setting)
-    return NONE if cost is None else f"{cost:.2f}"
-
-
-def measured_cost(evidence: Evidence, setting: Setting) -> float | None:
-    """A step in FedAvg's, if the runs have such steps as were measured."""
-    config = setting.runs[0].config
-    as_measured = (
-        config.model.name == MEASURED_ON
-        and config.federation.batch_size == MEASURED_BATCH
-        and not getattr(config.algorithm, "adversarial", False)
-    )
-    return evidence.steps().get(setting.algorithm) if as_measured else None
+def round_cost(evidence: Evidence, world: World, algorithm: str) -> float | None:
+    """The time of a round in FedAvg's, where both were measured."""
+    seconds = evidence.seconds(world.paced)
+    known = algorithm in seconds and BASELINE in seconds
+    return seconds[algorithm] / seconds[BASELINE] if known else None
 
 
 def federated_or_alone(evidence: Evidence) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from evidence import budget, paper
 from evidence.reading import Evidence
+from evidence.worlds import World
 
 from fedkf.paper.published import Case
 from fedkf.runs.config import read, resolve
@@ -36,7 +37,11 @@ def evidence(tmp_path: Path) -> Evidence:
         summary = {"algorithm": name, "seed": 0, "rounds": 10, "readouts": readouts}
         summary |= {"seconds": {"total": 1.0}, "bytes": {"down": 10 * sent, "up": 0}}
         (path / "summary.json").write_text(json.dumps(summary))
-    pace = {"load": 0.1, "workers": 2, "seconds": [["l", "fedavg", 1.0], ["l", "fedkf", 3.0]]}
+    pace = {
+        "load": 0.1,
+        "workers": 2,
+        "seconds": [["letters", "fedavg", 1.0], ["letters", "fedkf", 3.0]],
+    }
     (folder / "pace.json").write_text(json.dumps(pace))
     return Evidence(tmp_path / "results", tmp_path / "suites")
 
@@ -48,8 +53,37 @@ def test_methods_are_held_against_each_other_in_fedavgs_time_and_with_its_bytes(
     assert budget.in_bytes(evidence) == {"fedavg": 10, "fedkf": 5}
     row = budget.budget(evidence).splitlines()[-1]
     assert row == "| FedKF (OCA) | 3 | 15.0 | 5 | 20.0 |"  # of the fourth round: the last tested
-    told = budget.budget_line(evidence)
-    assert told.startswith("OCA is, when FedAvg's rounds are over at 40.0 % (FedAvg) and 15.0 %")
+
+
+def test_a_speedup_is_of_all_rounds_over_those_to_fedavgs_accuracy(evidence: Evidence) -> None:
+    settings = evidence.settings("letters")
+    letters = World("letters", "α = 0.1", settings)
+    by = {m.name: budget.speedup(evidence, letters, m) for m in budget.racing(letters)}
+    assert list(by) == ["FedAvg (ACA)", "FedAvg (OCA)", "FedKF (OCA)"]
+    assert budget.speedup_cell("FedAvg (OCA)", by) == "1.0 / 1.0 / 1.0"
+    found = by["FedKF (OCA)"]  # at 40 % after the eighth round
+    assert found is not None
+    ways = (found.rounds, found.time, found.bytes)
+    assert ways == pytest.approx((10 / 8, 10 / 8 / 3, 10 / 16))
+    assert not budget.ahead(by, "FedKF (OCA)")  # later by the clock
+    assert budget.ahead({**by, "FedKF (OCA)": budget.Speedup(1, 1.1, 1)}, "FedKF (OCA)")
+    assert not budget.ahead({**by, "FedKF (OCA)": by["FedAvg (ACA)"]}, "FedKF (OCA)")
+
+    untimed = World("", "heart", settings)
+    (own,) = [m for m in budget.racing(untimed) if m.setting.algorithm == "fedkf"]
+    cell = budget.speedup_cell("own", {"own": budget.speedup(evidence, untimed, own)})
+    assert cell == "1.2 / – / 0.6"
+
+
+def test_who_does_not_come_to_fedavgs_accuracy_has_no_speedup(evidence: Evidence) -> None:
+    path = evidence.results / "letters" / "alpha=0.1,fedkf,seed=0" / "rounds.jsonl"
+    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:7]))
+    letters = World("letters", "α = 0.1", evidence.settings("letters"))
+    (own,) = [m for m in budget.racing(letters) if m.setting.algorithm == "fedkf"]
+    assert budget.speedup(evidence, letters, own) is None
+    by = {"FedAvg (ACA)": budget.Speedup(1, 1, 1), own.name: None}
+    assert not budget.ahead(by, own.name)
+    assert budget.speedup_cell(own.name, by) == "not with every seed"
 
 
 def test_rivals_read_with_t1_have_their_own_oca(evidence: Evidence) -> None:

@@ -301,26 +301,24 @@ def test_means_over_other_seeds_are_not_ranked(tmp_path: Path) -> None:
     assert leaving.still_to_run(evidence).endswith(f"of it: {'; '.join(left)}.")
 
 
-def test_a_step_costs_what_was_measured_only_where_steps_are_like_that(tmp_path: Path) -> None:
-    (tmp_path / "rivals").mkdir()
-    (tmp_path / "rivals" / "steps.json").write_text('{"steps": {"fedkf": 2.5}}')
+def test_a_round_costs_what_was_measured_on_data_of_its_kind(tmp_path: Path) -> None:
+    about = {"load": 0.1, "workers": 2}
+    paces = {"heart": {"seconds": {}, **about}}
+    paces["har"] = {"seconds": {"fedavg": 2.0, "fedkf": 6.0}, **about}
+    (tmp_path / "paces.json").write_text(json.dumps(paces))
+    run = setting(record(tmp_path, "r", [0.5]))
+    letters, heart, har = (
+        worlds.World(kind, where, [run])
+        for kind, where in (("letters", "α = 0.01"), ("", "heart"), ("", "har"))
+    )
+    (tmp_path / "letters").mkdir()
+    seconds = [["letters", "fedavg", 2.0], ["letters", "fedkf", 5.0]]
+    (tmp_path / "letters" / "pace.json").write_text(json.dumps({"seconds": seconds, **about}))
     evidence = Evidence(tmp_path)
-    fits: dict[str, Any] = {
-        "model.name": "lenet5",
-        "federation.batch_size": 64,
-        "algorithm.name": "fedkf",
-    }
-    for k, (key, value, cost) in enumerate(
-        (
-            ("data.alpha", 0.1, 2.5),
-            ("model.name", "mlp", None),
-            ("federation.batch_size", 20, None),
-            ("algorithm.adversarial", True, None),
-            ("algorithm.name", "fedavg", None),
-        )
-    ):
-        run = record(tmp_path, f"r{k}", [0.5], **{**fits, key: value})
-        assert worlds.measured_cost(evidence, setting(run)) == cost
+    assert worlds.round_cost(evidence, letters, "fedkf") == 2.5
+    assert worlds.round_cost(evidence, letters, "fedkf+") is None
+    assert worlds.round_cost(evidence, heart, "fedkf") is None
+    assert worlds.round_cost(evidence, har, "fedkf") == 3.0
 
 
 def test_a_suite_of_one_algorithm_tells_its_name(tmp_path: Path) -> None:
