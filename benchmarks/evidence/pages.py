@@ -29,6 +29,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "glance": sentences.glance,
     "headline": sentences.headline,
     "complete": tables.complete,
+    "repeated": tables.repeated,
     "findings": paper.found,
     "as-published": parts.as_published,
     "alignment": parts.alignment,

@@ -17,7 +17,7 @@ from fedkf.runs.collect import Group, gather
 from fedkf.runs.suite import Finished
 
 ROOT = Path(__file__).parents[2]
-STEPS, APART, PACES = "steps.json", "apart.json", "paces.json"
+STEPS, APART, PACES, REPEATED = "steps.json", "apart.json", "paces.json", "again.json"
 LETTERS = "letters"
 SITES = "sites"
 """The one suite that is no file: `fedkf reproduce sites --scale paper`."""
@@ -108,6 +108,11 @@ class Evidence:
         """Seconds of a round by algorithm, where they were measured."""
         timed = self.pace(kind)
         return {name: value for (_, name), value in timed.seconds.items()} if timed else {}
+
+    def again(self) -> dict[str, dict[str, Any]]:
+        """How records that were trained again came out, as `again.py` found."""
+        file = self.results / REPEATED
+        return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def apart(self) -> dict[str, dict[str, float | None]]:
         """How different clients are, by the title of their data, as `apart.py` measured it."""

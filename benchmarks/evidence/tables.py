@@ -331,3 +331,24 @@ def complete(evidence: Evidence) -> str:
     unsaved = sum(run.revision.endswith("-dirty") for run in every)
     made = table(["folder, and what runs it again", "of its suite", "runs", "core-hours"], rows)
     return f"{made}\n\n{unsaved} of these records are of a program with unsaved changes."
+
+
+def repeated(evidence: Evidence) -> str:
+    """How many records came out again as they are, and by how much the others moved."""
+    found = evidence.again()
+    if not found:
+        return NOTHING
+    exact = sum(one["same"] == one["rounds"] for one in found.values())
+    versions = len({one["of"] for one in found.values()})
+    told = (
+        f"Of {len(found)} records of {versions} versions of the program, drawn by lot, {exact} "
+        "came out again with the same accuracy of every client after every round"
+    )
+    if exact == len(found):
+        return f"{told}."
+    apart = [one for one in found.values() if one["same"] < one["rounds"]]
+    ends = [abs(points) for one in apart for points in one["amp"].values()]
+    return (
+        f"{told}. The AMP of the other {len(apart)} moved by {100 * fmean(ends):.1f} points in the "
+        f"mean, {100 * max(ends):.1f} at most."
+    )

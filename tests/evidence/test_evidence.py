@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import again
 import every_step
 import pytest
 from evidence import answer, leaving, pages, tables, worlds
@@ -29,6 +30,8 @@ from fedkf.runs.config import read, resolve
 from fedkf.runs.statistics import CHANCE, Difference
 from fedkf.runs.store import RunFolder
 from fedkf.runs.suite import Finished
+
+SAME = "with the same accuracy of every client after every round"
 
 
 def record(
@@ -351,3 +354,22 @@ def test_a_clients_turn_is_timed(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_folder_without_records_holds_none(tmp_path: Path) -> None:
     assert read_records(tmp_path / "nowhere") == {}
+
+
+def test_records_that_were_trained_again_are_counted(tmp_path: Path) -> None:
+    old, new = (record(tmp_path, name, [0.5, 0.6]) for name in "ab")
+    assert again.compared(old, new) == {"rounds": 1, "same": 1, "amp": {"aca": 0.0, "oca": 0.0}}
+    moved = again.compared(old, record(tmp_path, "c", [0.5, 0.8]))  # one client is served better
+    assert moved == {"rounds": 1, "same": 0, "amp": {"aca": 0.1, "oca": 0.1}}
+
+    evidence = Evidence(tmp_path)
+    assert tables.repeated(evidence) == tables.NOTHING
+    found = {"f/a": {"of": "1", "rounds": 1, "same": 1, "amp": {"aca": 0.0, "oca": 0.0}}}
+    (tmp_path / "again.json").write_text(json.dumps(found))
+    assert tables.repeated(evidence).endswith("1 came out again " + SAME + ".")
+    found["f/c"] = {"of": "2", "rounds": 9, "same": 3, "amp": {"aca": -0.01, "oca": 0.03}}
+    (tmp_path / "again.json").write_text(json.dumps(found))
+    assert tables.repeated(evidence) == (
+        f"Of 2 records of 2 versions of the program, drawn by lot, 1 came out again {SAME}. The "
+        "AMP of the other 1 moved by 2.0 points in the mean, 3.0 at most."
+    )
