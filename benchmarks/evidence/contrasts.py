@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -24,6 +24,8 @@ from fedkf.runs.suite import Finished
 
 STAR = "*"
 LATE = 10
+LATELY = "late"
+"""AMP as the mean of the last rounds, where a metric is named."""
 UNKNOWN = "too few seeds"
 
 
@@ -61,8 +63,6 @@ class Contrast:
     better: int = 0
     worse: int = 0
     count: int = 0
-    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """The metrics' differences seed by seed."""
 
     @property
     def seeds(self) -> int:
@@ -70,7 +70,7 @@ class Contrast:
 
     def verdict(self, metric: str = "amp") -> str:
         """What the seeds say of a difference, where there are three of them."""
-        judged = self.metrics.get(metric)
+        judged = self.late if metric == LATELY else self.metrics.get(metric)
         if judged is None or judged.interval is None:
             return UNKNOWN
         if not judged.beyond_chance:
@@ -108,19 +108,19 @@ def contrast(other: Model, base: Model) -> Contrast | None:
         sum(gain > 0 for gain in gains),
         sum(gain < 0 for gain in gains),
         len(gains),
-        found,
     )
 
 
-def pooled(found: Sequence[Contrast], metric: str = "amp") -> Difference | None:
-    """The mean over several data sets, each counted once, with an interval over seeds.
+def paired(
+    own: Setting, base: Setting, value: Callable[[Finished, Finished], float | None]
+) -> Difference | None:
+    """A number of each pair of runs on the same data with the same seed, over the seeds.
 
-    The first seed of one is put together with the first of the others, and so on.
+    None where there are no pairs, or one of them has no such number.
     """
-    values = [one.values[metric] for one in found if metric in one.values]
-    if not values or len({len(own) for own in values}) > 1:
-        return None
-    return over_seeds([fmean(seed) for seed in zip(*values, strict=True)])
+    found = [value(after, before) for before, after in pairs(base.group, own.group)]
+    known = [each for each in found if each is not None]
+    return over_seeds(known) if known and len(known) == len(found) else None
 
 
 def late_amp(run: Finished, readout: str) -> float | None:

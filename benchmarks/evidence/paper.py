@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from evidence.contrasts import Model, contrast
+from evidence.contrasts import LATE, LATELY, Contrast, Model, contrast, signed
 from evidence.markdown import NONE, listed, table
 from evidence.reading import LETTERS, Evidence, find
+from fedkf.charts.labels import algorithm_label
 from fedkf.metrics import METRICS
 from fedkf.paper import analyses, experiments, findings, flamby, speed
 from fedkf.paper.experiment import Report
@@ -109,6 +110,31 @@ def sweep_report(evidence: Evidence, what: str, folder: Path) -> Report:
     return experiment.report(gather(plans, found), scale, folder)
 
 
+def worth_by_rate(evidence: Evidence) -> dict[str, dict[float, float]]:
+    """T1's gain in AMP by how many clients are active in a round, by method; one seed each."""
+    found: dict[str, dict[float, float]] = {}
+    for plan in experiments.EXPERIMENTS["rate-sweep"].plans(choose("small")):
+        run = evidence.records(SHORT).get(plan.name)
+        ends = [run.final(readout) for readout in ("oca", "aca")] if run else []
+        amps = [end["amp"] for end in ends if end]
+        if run and len(amps) == 2 and None not in amps:
+            name = algorithm_label(run.config.algorithm.name)
+            gain = (amps[0] or 0) - (amps[1] or 0)
+            found.setdefault(name, {})[run.config.federation.fraction] = gain
+    return {name: dict(sorted(by.items())) for name, by in found.items()}
+
+
+def by_rate(evidence: Evidence) -> str:
+    """The same as a table."""
+    found = worth_by_rate(evidence)
+    rates = sorted({rate for by in found.values() for rate in by})
+    rows = [
+        [name, *(signed(100 * by[rate]) if rate in by else NONE for rate in rates)]
+        for name, by in found.items()
+    ]
+    return table(["OCA less ACA, AMP, points", *(f"{100 * rate:.0f} %" for rate in rates)], rows)
+
+
 # -- findings --------------------------------------------------------------------------------------
 
 AGAINST = {
@@ -162,18 +188,34 @@ def found(evidence: Evidence) -> str:
     return f"{table([*head, *more], rows)}\n\n{otherwise(evidence)}"
 
 
-def beyond_chance(evidence: Evidence, finding: str) -> str:
-    """In how many cells of one model against another the claimed order is more than chance."""
-    known, told = evidence.settings(LETTERS), list[bool]()
+def claims(evidence: Evidence, finding: str) -> list[tuple[Contrast, str]]:
+    """One model less another in every cell of a finding, with the metric of that cell."""
+    known = evidence.settings(LETTERS)
     alphas = sorted({one.alpha for one in known if one.alpha is not None})
+    cells = []
     for (ours, readout), (theirs, other) in AGAINST.get(finding, ()):
         for alpha in alphas:
             own, base = find(known, ours, alpha), find(known, theirs, alpha)
             less = contrast(Model(own, readout), Model(base, other)) if own and base else None
-            for metric in PAPER_METRICS if less else ():
-                claimed = "better" if METRICS[metric].higher_is_better else "worse"
-                told.append(less is not None and less.verdict(metric) == claimed)
-    return f"{sum(told)} of {len(told)} cells" if told else NONE
+            cells += [(less, metric) for metric in PAPER_METRICS] if less else []
+    return cells
+
+
+def apart(evidence: Evidence, finding: str) -> tuple[int, int, int]:
+    """In how many cells the claimed order is beyond chance, in how many the other, of how many."""
+    told = []
+    for less, metric in claims(evidence, finding):
+        sign = 1 if METRICS[metric].higher_is_better else -1
+        told.append(sign * {"better": 1, "worse": -1}.get(less.verdict(metric), 0))
+    return told.count(1), told.count(-1), len(told)
+
+
+def beyond_chance(evidence: Evidence, finding: str) -> str:
+    """In how many cells the claimed order is more than chance, and by AMP's last rounds."""
+    ahead, _, cells = apart(evidence, finding)
+    lately = [less.verdict(LATELY) for less, metric in claims(evidence, finding) if metric == "amp"]
+    told = f"{ahead} of {cells} cells; AMP of the last {LATE} rounds {lately.count('better')} of"
+    return f"{told} {len(lately)}" if cells else NONE
 
 
 def otherwise(evidence: Evidence) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from evidence.contrasts import Contrast, Model, contrast, shown
 from evidence.markdown import NONE, both, listed, percent, table
-from evidence.reading import LETTERS, Evidence
+from evidence.reading import LETTERS, Evidence, find
 from evidence.tables import megabytes
 from evidence.worlds import (
     FAMILY,
@@ -17,8 +17,12 @@ from evidence.worlds import (
     sent,
     worlds,
 )
+from fedkf.paper.differences import BASELINE
 from fedkf.paper.sites import ALONE
 from fedkf.runs.collect import READOUTS
+
+PARTITIONS = f"{LETTERS}-partitions"
+"""The suite with another division for each run."""
 
 
 def glance(evidence: Evidence) -> str:
@@ -58,8 +62,18 @@ def headline(evidence: Evidence) -> str:
             own = world.method(name)
             by = {readout: world.less_fedavg(name, readout) for readout in READOUTS}
             if own and all(by.values()):
-                rows.append([f"{own.method}, α = {world.alpha:g}", *headline_cells(by)])
-    return table(["", "AMP, points: ACA", "OCA", "WLP, points: ACA", "OCA", "seeds"], rows)
+                title = f"{own.method}, α = {world.alpha:g}"
+                rows.append([title, *headline_cells(by), over_divisions(evidence, name, world)])
+    head = ["", "AMP, points: ACA", "OCA", "WLP, points: ACA", "OCA", "seeds"]
+    return table([*head, "AMP over divisions, OCA"], rows)
+
+
+def over_divisions(evidence: Evidence, name: str, world: World) -> str:
+    """The same difference with another division of the data for each run."""
+    known = evidence.settings(PARTITIONS)
+    own, base = (find(known, each, world.alpha) for each in (name, BASELINE))
+    found = contrast(Model(own, "oca"), Model(base, "oca")) if own and base else None
+    return shown(found.metrics["amp"]) if found else NONE
 
 
 def headline_cells(by: Mapping[str, Contrast | None]) -> list[str]:

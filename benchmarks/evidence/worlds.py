@@ -228,19 +228,15 @@ def t2_everywhere(found: Sequence[World]) -> dict[str, Contrast]:
 
 
 def worth_of_t2(evidence: Evidence) -> str:
-    """What distillation adds where both sides have T1, and what it costs."""
+    """What distillation adds where both sides have T1."""
     rows, every = [], worlds(evidence)
     for world in every:
-        base = world.method("fedavg")
         for name in FAMILY:
             own, found = world.method(name), world.less_fedavg(name, "oca")
-            if own and base and found:
-                title = f"{world.title}: {own.method}"
-                time = round_cost(evidence, world, name)
-                cost = [NONE if time is None else f"{time:.1f}", f"{sent(own) / sent(base):.2f}"]
-                rows.append([title, *contrast_row(found), *cost])
-    head = ["less FedAvg, both OCA", *HEAD, "a round's time, in FedAvg's", "bytes, in FedAvg's"]
-    return f"{table(head, rows)}\n\n{together(t2_everywhere(every))}"
+            if own and found:
+                rows.append([f"{world.title}: {own.method}", *contrast_row(found)])
+    made = table(["less FedAvg, both OCA", *HEAD], rows)
+    return f"{made}\n\n{together(t2_everywhere(every))}"
 
 
 def round_cost(evidence: Evidence, world: World, algorithm: str) -> float | None:
@@ -251,22 +247,30 @@ def round_cost(evidence: Evidence, world: World, algorithm: str) -> float | None
 
 
 def federated_or_alone(evidence: Evidence) -> str:
-    """What each site gains over training alone, by the shared model and by one of its own."""
-    rows = []
+    """What sites gain over training alone, by the shared model and by one of their own."""
+    names, rows = (BASELINE, *FAMILY[1:]), []
     for world in worlds(evidence):
-        alone = world.method(ALONE)
-        names = (BASELINE, *FAMILY[1:])
-        methods = [one for name in names if (one := world.method(name))]
-        made = [one for name in names if (one := find(world.again, name))]
-        models = [Model(one, readout) for one in methods for readout in ("oca", PERSONAL)]
-        for model in (*models, *(Model(one, PERSONAL) for one in made)):
-            found = contrast(model, Model(alone, "aca")) if alone else None
-            if found:
-                gains = [shown(found.metrics.get("amp")), a_client(found)]
-                lose = f"{found.worse} of {found.count}"
-                rows.append([f"{world.title}: {model.name}", *gains, lose, str(found.seeds)])
-    head = ["less training alone", "AMP, points", "a site, points", "better alone", "seeds"]
-    return table(head, rows) if rows else NOTHING
+        alone = world.alone()
+        if alone is None:
+            continue
+        cells = []
+        for readout in ("oca", PERSONAL):
+            for name in names:
+                found = [
+                    less
+                    for one in (world.method(name), find(world.again, name))
+                    if one and (less := contrast(Model(one, readout), alone))
+                ]
+                cells.append(less_alone(found[0]) if found else NONE)
+        rows.append([world.title, *cells])
+    labels = [algorithm_label(name) for name in names]
+    head = [*(f"{label} (OCA)" for label in labels), *(f"{label}, personal" for label in labels)]
+    return table(["less training alone, AMP, points", *head], rows) if rows else NOTHING
+
+
+def less_alone(found: Contrast) -> str:
+    """By how much, and how many sites are better off alone."""
+    return f"{shown(found.metrics.get('amp'))}; {found.worse} of {found.count}"
 
 
 def fedkf_plus(evidence: Evidence) -> str:

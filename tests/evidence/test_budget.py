@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from evidence import budget, paper
-from evidence.reading import Evidence
+from evidence import budget, paper, worlds
+from evidence.reading import Evidence, Setting
 from evidence.worlds import World
 
 from fedkf.paper.published import Case
@@ -46,44 +47,56 @@ def evidence(tmp_path: Path) -> Evidence:
     return Evidence(tmp_path / "results", tmp_path / "suites")
 
 
-def test_methods_are_held_against_each_other_in_fedavgs_time_and_with_its_bytes(
-    evidence: Evidence,
-) -> None:
-    assert budget.in_time(evidence) == {"fedavg": 10, "fedkf": 3}
-    assert budget.in_bytes(evidence) == {"fedavg": 10, "fedkf": 5}
-    row = budget.budget(evidence).splitlines()[-1]
-    assert row == "| FedKF (OCA) | 3 | 15.0 | 5 | 20.0 |"  # of the fourth round: the last tested
-
-
-def test_a_speedup_is_of_all_rounds_over_those_to_fedavgs_accuracy(evidence: Evidence) -> None:
+@pytest.fixture
+def cost(evidence: Evidence) -> budget.Cost:
     settings = evidence.settings("letters")
-    letters = World("letters", "α = 0.1", settings)
-    by = {m.name: budget.speedup(evidence, letters, m) for m in budget.racing(letters)}
-    assert list(by) == ["FedAvg (ACA)", "FedAvg (OCA)", "FedKF (OCA)"]
-    assert budget.speedup_cell("FedAvg (OCA)", by) == "1.0 / 1.0 / 1.0"
-    found = by["FedKF (OCA)"]  # at 40 % after the eighth round
-    assert found is not None
-    ways = (found.rounds, found.time, found.bytes)
-    assert ways == pytest.approx((10 / 8, 10 / 8 / 3, 10 / 16))
-    assert not budget.ahead(by, "FedKF (OCA)")  # later by the clock
-    assert budget.ahead({**by, "FedKF (OCA)": budget.Speedup(1, 1.1, 1)}, "FedKF (OCA)")
-    assert not budget.ahead({**by, "FedKF (OCA)": by["FedAvg (ACA)"]}, "FedKF (OCA)")
-
-    untimed = World("", "heart", settings)
-    (own,) = [m for m in budget.racing(untimed) if m.setting.algorithm == "fedkf"]
-    cell = budget.speedup_cell("own", {"own": budget.speedup(evidence, untimed, own)})
-    assert cell == "1.2 / – / 0.6"
+    fedavg, fedkf = (next(s for s in settings if s.algorithm == n) for n in ("fedavg", "fedkf"))
+    return budget.Cost(World("letters", "α = 0.1", settings), fedkf, fedavg, 3.0)
 
 
-def test_who_does_not_come_to_fedavgs_accuracy_has_no_speedup(evidence: Evidence) -> None:
-    path = evidence.results / "letters" / "alpha=0.1,fedkf,seed=0" / "rounds.jsonl"
-    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:7]))
-    letters = World("letters", "α = 0.1", evidence.settings("letters"))
-    (own,) = [m for m in budget.racing(letters) if m.setting.algorithm == "fedkf"]
-    assert budget.speedup(evidence, letters, own) is None
-    by = {"FedAvg (ACA)": budget.Speedup(1, 1, 1), own.name: None}
-    assert not budget.ahead(by, own.name)
-    assert budget.speedup_cell(own.name, by) == "not with every seed"
+def test_methods_are_held_against_fedavg_in_its_time_and_with_its_bytes(cost: budget.Cost) -> None:
+    assert cost.bytes == 2
+    in_time, in_bytes, sooner = cost.in_time(), cost.in_bytes(), cost.sooner()
+    assert in_time is not None
+    assert in_bytes is not None
+    assert sooner is not None
+    assert in_time.mean == pytest.approx(3 * 0.05 - 0.4)  # three rounds in FedAvg's ten
+    assert in_bytes.mean == pytest.approx(4 * 0.05 - 0.4)  # the fifth round was not tested
+    assert sooner.mean == pytest.approx((8 * 3 - 10) / 10)  # at 40 % after eight rounds
+    assert budget.when(cost) == "+140"
+    row = budget.counted([cost], "time")
+    assert row.endswith("FedKF is ahead on 0 of 1 and behind on 0")  # one seed shows nothing
+
+
+def test_a_rounds_time_is_that_of_its_kind_of_data(evidence: Evidence, cost: budget.Cost) -> None:
+    assert worlds.round_cost(evidence, cost.world, "fedkf") == 3
+    untimed = replace(cost, time=None)
+    assert untimed.in_time() is untimed.sooner() is None
+    assert untimed.in_bytes() == cost.in_bytes()
+    assert budget.when(untimed) == "–"
+
+
+def test_who_does_not_come_to_fedavgs_accuracy_has_no_time_to_it(cost: budget.Cost) -> None:
+    shorten(cost.own, 7)
+    assert cost.sooner() is None
+    assert budget.when(cost) == "not with every seed"
+
+
+def test_where_fedavg_is_there_at_once_nobody_is_sooner(cost: budget.Cost) -> None:
+    (run,) = cost.base.runs
+    lines = [json.loads(line) for line in (run.path / "rounds.jsonl").read_text().splitlines()]
+    lines[0]["readouts"] = lines[-1]["readouts"]
+    lines += [{**lines[-1], "round": k} for k in range(11, 21)]  # one round of twenty
+    (run.path / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert not cost.telling
+    assert cost.sooner() is None
+    assert budget.when(cost) == "–"
+
+
+def shorten(one: Setting, rounds: int) -> None:
+    for run in one.runs:
+        lines = (run.path / "rounds.jsonl").read_text().splitlines()
+        (run.path / "rounds.jsonl").write_text("".join(line + "\n" for line in lines[:rounds]))
 
 
 def test_rivals_read_with_t1_have_their_own_oca(evidence: Evidence) -> None:

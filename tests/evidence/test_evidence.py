@@ -17,7 +17,6 @@ from evidence.contrasts import (
     contrast,
     corrected,
     doubt,
-    pooled,
     shown,
     signed,
     standing,
@@ -91,16 +90,6 @@ def test_a_difference_is_between_runs_of_one_seed_and_over_the_clients(tmp_path:
     assert alone is not None
     assert alone.metrics["amp"].mean == pytest.approx(0.1)
     assert alone.seeds == 3
-
-
-def test_data_sets_are_pooled_seed_by_seed_each_counted_once() -> None:
-    one = Contrast(values={"amp": [0.1, 0.2, 0.3]})
-    two = Contrast(values={"amp": [0.3, 0.2, 0.1]})
-    assert (found := pooled([one, two])) is not None
-    assert found.mean == pytest.approx(0.2)
-    assert found.interval == pytest.approx((0.2, 0.2))  # what one seed wins here it loses there
-    assert pooled([one, Contrast(values={"amp": [0.1]})]) is None  # not the same seeds
-    assert pooled([]) is None
 
 
 def test_a_natural_client_is_one_client_whatever_the_seed_of_the_division(tmp_path: Path) -> None:
@@ -262,18 +251,23 @@ def test_a_world_may_be_better_with_fedkf_and_better_still_alone(tmp_path: Path)
         worlds.World("letters", "α = 0.1", [base, ours, alone]),
         worlds.World("photographs, ResNet-8", "α = 0.1", [base, unsure]),
     ]
-    better, level, own, missing = leaving.advice_against(found).split(". ")
-    assert better.endswith("above FedAvg in AMP on letters α = 0.1")
+    gain, level, own, missing = leaving.advice_against(found).split(". ")
+    assert gain.endswith(
+        "beyond chance: FedKF- above FedAvg on 0 of 1; "
+        "FedKF above FedAvg on 1 of 1 (letters α = 0.1)"
+    )
     assert level.endswith("which costs less, on photographs, ResNet-8 α = 0.1")
     assert own.endswith("on letters α = 0.1 (fedkf (OCA) −9.0 [−11.5, −6.5] *)")
-    assert missing == "It was not run on photographs, ResNet-8 α = 0.1."
+    assert missing == "Training alone was not run on photographs, ResNet-8 α = 0.1."
     assert found[1].data == "photographs α = 0.1"
     told = answer.alone_line(found)
     assert "ahead of every shared model on 1 of 1 (letters α = 0.1), on 1 beyond chance" in told
-    assert "above FedAvg beyond chance on 1 of 2; not on photographs, R" in answer.leave_line(found)
-    assert "fedkf has the highest AMP" in answer.winners_line(found[:1])
-    assert "on 1 of 1 kinds of data, on 1 beyond chance above" in answer.winners_line(found[:1])
+    left = answer.leave_line(found)
+    assert "FedKF- on 0 of 1; FedKF on 1 of 1; none of them on photographs, ResNet-8 α = 0." in left
+    assert answer.plus_line(found) == ""  # FedKF+ was not run
     assert "FedKF better on 1 of 1, worse on 0" in answer.worst_line(found)
+    assert answer.t2_line(found).endswith("letters +10.0 *; photographs, ResNet-8 –.")
+    assert answer.overlap_line(found[:1]).startswith("**The two replace each other in part.**")
     assert pair_of(Model(base, "aca")) == "36.0 / 31.0"
     assert pair_of(None) == "–"
 
