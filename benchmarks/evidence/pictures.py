@@ -1,4 +1,4 @@
-"""The three pictures of results/README.md: against α, against time and bytes, client by client."""
+"""The pictures of results/README.md: part by part, against α, time and bytes, by client."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from evidence.contrasts import Model, gains_of, served
 from evidence.reading import Evidence, Setting
-from evidence.worlds import FAMILY, World, sent, worlds
-from fedkf.charts.chart import Axis, Bars, Chart, Figure, Lines, Series, sheet
-from fedkf.charts.labels import readout_label
+from evidence.worlds import FAMILY, World, sent, t1_alone, worlds
+from fedkf.charts.chart import Axis, Bars, Chart, Figure, Lines, Points, Series, sheet
+from fedkf.charts.labels import algorithm_label, readout_label
 from fedkf.charts.matplotlib_backend import draw
 from fedkf.metrics import METRICS
 from fedkf.paper.figures import mean_curve
@@ -109,6 +109,32 @@ def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, floa
     return f"minutes ({timed.workers} workers)" if timed else "minutes", minutes
 
 
+# -- what each part is worth -----------------------------------------------------------------------
+
+
+def part_by_part(evidence: Evidence) -> list[Chart]:
+    """T1, and what FedKF and FedKF+ add to it, on every kind of data, with intervals over seeds."""
+    every = worlds(evidence)
+    parts = [("T1: FedAvg, OCA less ACA", 0, [t1_alone(world) for world in every])]
+    for colour, name in enumerate(FAMILY[1:], 2):
+        title = f"{algorithm_label(name)} less FedAvg, both OCA"
+        parts.append((title, colour, [world.less_fedavg(name, "oca") for world in every]))
+    series: list[Series] = []
+    for title, colour, found in parts:
+        known = [
+            (place, one.late.mean, one.late.interval)
+            for place, one in enumerate(found)
+            if one and one.late and one.late.interval
+        ]
+        if known:
+            xs, ys, ends = zip(*known, strict=True)
+            heights, around = [100 * y for y in ys], [(100 * a, 100 * b) for a, b in ends]
+            series.append(Points(name=title, x=xs, y=heights, intervals=around, colour=colour))
+    names = [world.title.replace("photographs, ", "") for world in every]
+    y = Axis("points of AMP", zero_line=True)
+    return [Chart("What each part is worth", Axis("", names=names), y, series)] if series else []
+
+
 # -- client by client ------------------------------------------------------------------------------
 
 
@@ -134,6 +160,7 @@ def client_by_client(evidence: Evidence) -> list[Chart]:
 
 
 PICTURES: Mapping[str, tuple[int, Callable[[Evidence], list[Chart]]]] = {
+    "parts": (1, part_by_part),
     "alpha": (2, against_alpha),
     "cost": (2, against_cost),
     "gain": (3, client_by_client),

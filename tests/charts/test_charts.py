@@ -79,6 +79,18 @@ def test_equal_marks_of_two_series_lie_side_by_side() -> None:
     assert places[0] < 0
 
 
+def test_intervals_reach_below_and_above_their_marks(tmp_path: Path) -> None:
+    points = Points(name="gain", x=[0.0], y=[2.0], intervals=[(-1.0, 2.5)])
+    about = Chart("", Axis("", ["x"]), Axis("points"), [points])
+    (trace,) = plotly_backend.figure(about)["data"]
+    assert trace["error_y"]["arrayminus"] == [3.0]
+    assert trace["error_y"]["array"] == [0.5]
+    plain = Chart("", about.x, about.y, [Points(name="gain", x=[0.0], y=[2.0])])
+    assert "error_y" not in plotly_backend.figure(plain)["data"][0]
+    assert svg(sheet([about]), tmp_path) != svg(sheet([plain]), tmp_path)
+    assert "LineCollection" in svg(sheet([about]), tmp_path)
+
+
 def test_the_same_images_give_the_same_bytes_and_missing_ones_are_left_blank(
     tmp_path: Path,
 ) -> None:

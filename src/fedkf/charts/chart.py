@@ -57,10 +57,20 @@ class Lines(Series):
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Series):
-    """A mark for each point. A browser hides hollow ones until they are asked for."""
+    """A mark for each point, with the interval about it where there are `intervals`.
+
+    A browser hides hollow ones until they are asked for.
+    """
 
     hollow: bool = False
     texts: Sequence[str] = ()
+    intervals: Sequence[tuple[float, float]] = ()
+
+    @property
+    def arms(self) -> tuple[list[float], list[float]]:
+        """How far each interval reaches below its mark and above it."""
+        both = [(y or 0, ends) for y, ends in zip(self.y, self.intervals, strict=True)]
+        return [y - low for y, (low, _) in both], [high - y for y, (_, high) in both]
 
 
 @dataclass(frozen=True, kw_only=True)

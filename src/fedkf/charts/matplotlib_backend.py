@@ -176,7 +176,11 @@ def plot(axes: Any, series: Series, chart: Chart, left: float, width: float) -> 
         sizes = [60 * n / largest for n in series.sizes]
         axes.scatter(series.x, series.y, sizes, alpha=0.8, **about)
     elif isinstance(series, Points) and not series.hollow:
-        axes.plot(side_by_side(series, chart), series.y, look.marker, **about)
+        places = side_by_side(series, chart)
+        axes.plot(places, series.y, look.marker, **about)
+        if series.intervals:
+            heights = [y or 0 for y in series.y]
+            axes.errorbar(places, heights, series.arms, fmt="none", ecolor=look.colour, lw=0.8)
         if len(chart.x.names) > TICKS:
             for x, y, text in zip(series.x, series.y, series.texts, strict=False):
                 if text:

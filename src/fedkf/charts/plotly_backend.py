@@ -78,6 +78,9 @@ def marks(points: Points, chart: Chart) -> dict[str, Any]:
         "mode": "markers",
         "marker": {"color": look.colour, "symbol": symbol, "size": 9},
     }
+    if points.intervals:
+        down, up = (rounded(arm) for arm in points.arms)
+        made["error_y"] = {"array": up, "arrayminus": down, "symmetric": False, "width": 0}
     if points.texts and len(chart.x.names) > TICKS:  # else the axis names them
         texts = [plain(shortened(text)) for text in points.texts]
         made |= {"mode": "markers+text", "text": texts, "textposition": "bottom center"}
