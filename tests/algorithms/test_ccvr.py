@@ -107,6 +107,17 @@ def test_a_head_biased_on_purpose_is_repaired_and_the_features_are_not_touched(
         assert torch.equal(before.weights["oca"][name], after.weights["oca"][name])
 
 
+def test_a_calibration_that_comes_to_nothing_costs_no_run(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = fedkf.run(settings, algorithm=CCVR(epochs=0), rounds=2)
+    wild = fedkf.run(settings, algorithm=CCVR(server_lr=1e20), rounds=2)
+    assert "what ccvr does after the last round came to a model 'aca'" in caplog.text
+    assert wild.summary["readouts"] == plain.summary["readouts"]
+    for name, weights in plain.weights["aca"].items():
+        assert torch.equal(weights, wild.weights["aca"][name])
+
+
 def test_only_counts_means_and_covariances_are_disclosed_and_once(settings: Settings) -> None:
     run = fedkf.run(settings, algorithm="ccvr", rounds=2)
     assert {"label_counts", "feature_statistics"} <= set(run.summary["disclosed"])

@@ -45,10 +45,26 @@ RULES: dict[str, dict[str, Any]] = {
     "fedkf+": {"warped": 1.0},
     "fedmgda": {},
     "fednova": {},
+    "fedsam": {},
+    "perfedavg": {"variant": "hessian-free"},
     "pfedme": {"beta": 0.5},
     "qffl": {},
     "scaffold": {"server_lr": 0.5},
 }
+
+
+class Shared(Recurrent):
+    """The same weights in two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = nn.Linear(8, 8)
+        self.more.weight, self.more.bias = self.again.weight, self.again.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.again(self.first(x.flatten(1)).relu()).relu()
+        out: torch.Tensor = self.last(self.more(hidden).relu())
+        return out
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -58,11 +74,12 @@ def test_a_layer_with_two_names_is_trained_as_one_with_one(
     settings["algorithm"] = {"name": name, **RULES[name]}
     if name == "fedkf+":
         settings["federation"]["fraction"] = 0.17  # the server moves on where most are away
-    for make in (Recurrent, Tied):
+    for make in (Recurrent, Tied, Shared):
         fedkf.run(settings, model=make, out=tmp_path / make.__name__)
     one = load_file(tmp_path / "Recurrent/models/aca.safetensors")
-    two = load_file(tmp_path / "Tied/models/aca.safetensors")
-    for part in ("weight", "bias"):
-        assert torch.equal(two.pop(f"more.{part}"), two[f"again.{part}"])
-    assert one.keys() == two.keys()
-    assert all(torch.equal(one[key], two[key]) for key in one)
+    for other in (Tied, Shared):
+        two = load_file(tmp_path / f"{other.__name__}/models/aca.safetensors")
+        for part in ("weight", "bias"):
+            assert torch.equal(two.pop(f"more.{part}"), two[f"again.{part}"])
+        assert one.keys() == two.keys()
+        assert all(torch.equal(one[key], two[key]) for key in one)

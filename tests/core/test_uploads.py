@@ -11,7 +11,7 @@ from conftest import Settings
 
 import fedkf
 from fedkf import algorithms
-from fedkf.core.client import Call, Reply
+from fedkf.core.client import Call, Client, Reply
 from fedkf.core.federation import Federation
 from fedkf.core.payload import Payload
 from fedkf.core.random import Streams
@@ -22,6 +22,7 @@ from fedkf.core.tally import empty, errors, pairs
 from fedkf.core.task import Task, Training
 from fedkf.core.uploads import (
     Announced,
+    counts_steps,
     fault,
     miscount,
     miscounted,
@@ -30,6 +31,7 @@ from fedkf.core.uploads import (
     outlying,
 )
 from fedkf.core.versions import RemoteVersions
+from fedkf.metrics import sites
 from fedkf.runs.assembly import Assembly
 from fedkf.runs.config import resolve
 from fedkf.runs.setup import load_source, make_data, settle
@@ -160,7 +162,7 @@ def test_a_group_that_the_step_does_not_declare_is_refused() -> None:
     assert missing(upload, asks, "local_update") == ""
     upload.add("extra", {"w": torch.zeros(3)}, "weights")
     reason = missing(upload, asks, "local_update")
-    assert reason == "it holds 'extra' (weights), which local_update of fednova does not declare"
+    assert reason == "it holds 'extra' (weights), which fednova does not name in uploads"
     ccvr = algorithms.get("ccvr")()
     described = Payload(label_counts={"0": 3}, feature_statistics={}, weights={})
     assert "it holds 'weights'" in missing(described, ccvr, "describe")
@@ -269,7 +271,50 @@ def test_sums_over_test_samples_are_such_that_samples_could_have() -> None:
         assert miscount("pairs", wrong, 50)
 
 
-@pytest.mark.parametrize("sure", [math.nan, math.inf, 1.5, -0.5])
+def test_a_site_whose_model_came_to_nothing_is_heard_all_the_same() -> None:
+    targets = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    for made in (math.nan, math.inf, 1e200):
+        lost = errors(torch.tensor([1.0, made, 3.0], dtype=torch.float64), targets)
+        assert not miscount("errors", lost, 3)
+        assert miscount("errors", lost, 4)  # of so many samples all the same
+        assert measured_rmse(lost) is None
+    lost[1, 1] = math.inf
+    assert miscount("errors", lost, 3)
+    cells = empty("calibration", 3)
+    cells[14, 1] = torch.tensor([1.0, math.nan])
+    assert not miscount("calibration", cells, 1)
+
+
+def measured_rmse(sums: torch.Tensor) -> float | None:
+    return sites.value(sites.SITE_METRICS["rmse"], {"errors": sums.numpy()})
+
+
+def test_who_judges_by_a_rule_of_its_own_says_on_which_samples() -> None:
+    class Half(fedkf.FedAvg):
+        def evaluate(self, client: Client, down: Payload) -> Payload:
+            raise NotImplementedError
+
+    def counted(upload: Payload) -> Payload:
+        return Payload(monitoring={"tested": 2, "aca": 1})
+
+    asked = Payload().add("aca", {"w": torch.zeros(3)}, "weights")
+    for algorithm, heard in ((fedkf.FedAvg(), []), (Half(), [1])):  # only 1 counts
+        served = server(Wire(counted))
+        served.channel = Channel(served.channel.engine, algorithm)
+        served.tests = dict.fromkeys(range(3), 4)
+        assert [u.client for u in served.exchange("evaluate", [0, 1, 2], asked)] == heard
+
+
+def test_steps_are_counted_for_those_who_ask_for_sizes() -> None:
+    class Twice(fedkf.FedAvg):
+        uploads = ("weights", "steps/count")
+
+    assert counts_steps(algorithms.get("fednova")(), "local_update")
+    assert not counts_steps(Twice(), "local_update")
+    assert not counts_steps(fedkf.FedAvg(), "local_update")
+
+
+@pytest.mark.parametrize("sure", [math.inf, 1.5, -0.5])
 def test_confidences_are_shares(sure: float) -> None:
     cells = empty("calibration", 3)
     cells[14, 1] = torch.tensor([1.0, 0.98])

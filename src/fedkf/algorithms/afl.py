@@ -99,8 +99,12 @@ def onto_simplex(point: Tensor) -> Tensor:
 
     >>> onto_simplex(torch.tensor([0.5, 1.5, -1.0]))
     tensor([0., 1., 0.])
+    >>> onto_simplex(torch.tensor([1e30, 0.0]))
+    tensor([1., 0.])
     """
     ordered = point.sort(descending=True).values
     excess = (ordered.cumsum(0) - 1) / torch.arange(1, len(point) + 1, dtype=point.dtype)
-    last = int((ordered > excess).nonzero()[-1])
-    return (point - excess[last]).clamp_min(0)
+    above = (ordered > excess).nonzero()
+    if not len(above):  # numbers so large that 1 is nothing beside them
+        return onto_simplex(point - ordered[0])
+    return (point - excess[above[-1]]).clamp_min(0)

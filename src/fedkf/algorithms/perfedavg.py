@@ -13,7 +13,7 @@ import torch
 
 from fedkf.core.algorithm import Algorithm, State, option
 from fedkf.core.payload import Payload, Weights, weighted_mean
-from fedkf.core.task import copy_of, learned
+from fedkf.core.task import copy_of, everywhere, learned
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,7 +93,8 @@ class PerFedAvg(Algorithm):
 
 def loss_at(client: Client, parameters: Weights, batch: Batch) -> Tensor:
     """The loss of a batch with these parameters in the place of the local model's."""
-    logits = torch.func.functional_call(client.model, parameters, (batch[0],))
+    here = everywhere(client.model, parameters)
+    logits = torch.func.functional_call(client.model, here, (batch[0],), tie_weights=False)
     return client.task.loss(logits, batch[1])
 
 

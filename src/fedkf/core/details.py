@@ -26,6 +26,11 @@ def tell(what: str, details: str) -> None:
         LOG.debug("\n".join([f"{what} failed here:", *lines]))
 
 
+def warn(text: str) -> None:
+    """Say a sentence on stderr, whoever listens."""
+    LOG.warning(text)
+
+
 def show() -> None:
     """From now on details go to stderr."""
     handler = logging.StreamHandler(sys.stderr)

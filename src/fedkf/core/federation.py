@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.client import Reply
 from fedkf.core.clock import Clock
+from fedkf.core.details import warn
 from fedkf.core.judging import scores as judged_scores
 from fedkf.core.ledger import Ledger
 from fedkf.core.moves import drift, mean_losses
@@ -181,7 +182,7 @@ class Federation:
         readouts = self.readouts(state)
         finite(round, {**readouts, "next": state.tensors.get("weights", {})})
         if last:
-            readouts = self.final = finite(round, self.algorithm.finish(server, readouts))
+            readouts = self.final = self._finished(readouts)
         clock.lap("aggregate")
         due = last or round % self.schedule.evaluate_every == 0
         scores, holdout = self._judged(readouts, last) if due else (None, None)
@@ -235,8 +236,7 @@ class Federation:
         server, record, before = self.server, self.record, self.ledger.bytes()
         if server.round != self.done:  # nothing was done since the run was resumed
             server.begin(self.done, ())
-        ended = self.algorithm.finish(server, self.readouts(state))
-        readouts = self.final = finite(self.done, ended)
+        readouts = self.final = self._finished(self.readouts(state))
         if self._tells_more(record):
             scores, holdout = self._judged(readouts, last=True)
             record = replace(record, readouts=scores, holdout=holdout)
@@ -247,6 +247,18 @@ class Federation:
             self.keep(record, readouts)
         self.record = self.checkpoint.commit(self.payloads(state), self.ledger, lambda: record)
         return readouts
+
+    def _finished(self, trained: dict[str, Weights]) -> dict[str, Weights]:
+        """What the algorithm makes of the models in the end; one that it spoils stays as it was."""
+        made = self.algorithm.finish(self.server, trained)
+        for name, weights in made.items():
+            if name in trained and (spoilt := not_finite(weights)):
+                made = {**made, name: trained[name]}
+                warn(
+                    f"what {self.algorithm.name} does after the last round came to a model "
+                    f"{name!r} whose {spoilt!r} holds NaN or infinite values; it is kept as trained"
+                )
+        return made
 
     def _tells_more(self, record: Round) -> bool:
         """Whether a round's record lacks what it would have, had it been planned as the last."""
@@ -374,10 +386,14 @@ def computed(round: int, work: Callable[[], Payload]) -> Payload:
 def finite(round: int, models: dict[str, Weights]) -> dict[str, Weights]:
     """The models, if they can be computed with; no others take the place of those before."""
     for weights in models.values():
-        for name, tensor in weights.items():
-            if tensor.is_floating_point() and not tensor.isfinite().all():
-                raise Diverged(
-                    f"round {round} came to a model whose {name!r} holds NaN or infinite values"
-                    f"{AFTER}"
-                )
+        if name := not_finite(weights):
+            raise Diverged(
+                f"round {round} came to a model whose {name!r} holds NaN or infinite values{AFTER}"
+            )
     return models
+
+
+def not_finite(weights: Weights) -> str:
+    """The first tensor with NaN or infinite values, or nothing."""
+    floats = {name: t for name, t in weights.items() if t.is_floating_point()}
+    return next((name for name, t in floats.items() if not t.isfinite().all()), "")

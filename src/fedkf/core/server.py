@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,7 +27,7 @@ from fedkf.core.records import Moves, Refused
 from fedkf.core.tally import Tally
 from fedkf.core.task import Task
 from fedkf.core.threads import threads
-from fedkf.core.uploads import Announced, fault, misjudged, missing, outlying, trains
+from fedkf.core.uploads import Announced, counts_steps, fault, misjudged, missing, outlying, trains
 
 if TYPE_CHECKING:
     import torch
@@ -377,6 +377,8 @@ class Server:
         algorithm, step, task = self.channel.algorithm, call.step, self.task
         size, tested = self.sizes[call.client], self.tests.get(call.client)
         client = Announced.of(size, task.training, tested)
+        if algorithm is not None and not counts_steps(algorithm, step):
+            client = replace(client, steps=None)
         reason = fault(upload, sent, task.classes, client)
         if step in EVALUATIONS:
             return reason or misjudged(upload, sent, client, task, algorithm, step)

@@ -182,3 +182,14 @@ def copy_of(module: nn.Module) -> Weights:
 def learned(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that are to learn; a model may hold others fixed."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def everywhere(model: nn.Module, values: Weights) -> Weights:
+    """Values in the place of parameters, under every name by which a module holds one."""
+    first = {id(p): name for name, p in model.named_parameters()}
+    found: Weights = {}
+    for prefix, module in model.named_modules():  # a module with two names comes once
+        for own, p in module.named_parameters(recurse=False, remove_duplicate=False):
+            if first[id(p)] in values:
+                found[f"{prefix}.{own}" if prefix else own] = values[first[id(p)]]
+    return found

@@ -80,6 +80,11 @@ def trains(algorithm: Algorithm, step: str) -> bool:
     return step not in EVALUATIONS and "weights" in declared(algorithm, step)
 
 
+def counts_steps(algorithm: Algorithm, step: str) -> bool:
+    """Whether an algorithm asks for as many steps as a turn has batches."""
+    return declared(algorithm, step).get(STEPS, (None,))[0] == "sizes"
+
+
 def missing(upload: Payload, algorithm: Algorithm, step: str) -> str:
     """What the algorithm needs of the step's upload and does not find, or what it must not hold."""
     for group, (kind, entries) in declared(algorithm, step).items():
@@ -107,7 +112,8 @@ def undeclared(upload: Payload, algorithm: Algorithm, step: str, asked: Sequence
         if kind not in allowed:
             return f"{group} is of the kind {kind!r}, which {algorithm.name} does not ask for"
         if group not in known and (group not in more or kind != group):
-            return f"it holds {group!r} ({kind}), which {step} of {algorithm.name} does not declare"
+            where = "uploads" if step == "local_update" else f"client_steps[{step!r}]"
+            return f"it holds {group!r} ({kind}), which {algorithm.name} does not name in {where}"
         entries = known[group][1] if group in known else set()
         if entries and (extra := sorted(entries ^ {*upload[group], *upload.numbers[group]})):
             return f"{group} hold {extra[0]!r}, which {algorithm.name} does not ask for"
@@ -236,7 +242,9 @@ def misjudged(
     step: str,
 ) -> str:
     """Why the answer to an evaluation cannot be used, or nothing."""
-    reason = miscounted(upload, down, client, own_readouts(algorithm, step))
+    more = own_readouts(algorithm, step)
+    known = client if more is not None else NOTHING  # who says what, may say of which samples
+    reason = miscounted(upload, down, known, more)
     reason = reason or mistallied(upload, task.statistics, task.classes)
     asked = (KIND,) if task.statistics else ()
     return reason or (undeclared(upload, algorithm, step, asked) if algorithm else "")
@@ -304,8 +312,8 @@ def miscount(statistic: str, tensor: torch.Tensor, tested: int) -> bool:
         "scores": lambda: tensor.sum((1, 2)),
         "calibration": lambda: tensor[..., 0].sum()[None],
     }[statistic]()
-    if statistic == "calibration" and not (tensor[..., 1] <= tensor[..., 0] * (1 + ROUNDED)).all():
-        return True  # a confidence is 1 at most, and a number
+    if statistic == "calibration" and (tensor[..., 1] > tensor[..., 0] * (1 + ROUNDED)).any():
+        return True  # a confidence is 1 at most; of a model that came to nothing it is NaN
     return bool((tensor < 0).any() or (sums != tested).any())
 
 
@@ -319,9 +327,13 @@ square, so that variances over sites can be computed."""
 def summable(statistic: str, sums: torch.Tensor) -> bool:
     """Whether these may be sums of products over samples (`tally.products`).
 
-    Such a matrix is symmetric, and no entry exceeds the root of its two diagonal ones' product.
+    Such a matrix is symmetric, and no entry exceeds the root of its two diagonal ones' product. The
+    squared errors of a model that came to nothing are no numbers; it then has no metric there.
     """
     sums = sums.double()
+    if statistic == "errors" and not sums[3].isfinite().all():
+        sums = sums.clone()
+        sums[3] = sums[:, 3] = 0
     if not (sums.abs() <= STEEPEST**2).all():
         return False
     diagonal = sums.diagonal()
