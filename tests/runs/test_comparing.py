@@ -198,6 +198,8 @@ def test_scales_that_other_divisions_agree_on_are_no_other_setting(tmp_path: Pat
     ("grid", "sentence"),
     [
         ({}, "grid is empty"),
+        ([("algorithm.name", ["fedavg"])], "grid is a list; it maps keys to lists"),
+        ({1: ["fedavg"]}, "no key '1'"),
         ({"algorithm.name": "fedavg"}, "grid must map keys to lists"),
         ({"data.alpha": 0.1}, "grid must map keys to lists"),
     ],

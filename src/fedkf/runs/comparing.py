@@ -326,8 +326,11 @@ def sweep(
     >>> list(fedkf.sweep(grid, base, out=tempfile.mkdtemp(), jobs=1))
     ['all']
     """
-    if not grid:
-        raise UserError("grid is empty; it maps keys to lists of values, such as data.alpha: [0.1]")
+    if not isinstance(grid, Mapping) or not grid:
+        what = "empty" if isinstance(grid, Mapping) else f"a {type(grid).__name__}"
+        raise UserError(
+            f"grid is {what}; it maps keys to lists of values, such as data.alpha: [0.1]"
+        )
     given = dict(base) if isinstance(base, Mapping) else base
     lists = {
         k: list(v) if isinstance(v, Iterable) and not isinstance(v, str) else v
