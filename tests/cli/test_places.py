@@ -45,6 +45,19 @@ def test_training_does_not_begin_where_nothing_can_be_kept(cli: CLI, command: st
     assert out == ""
 
 
+@pytest.mark.parametrize("command", ["advise", "distill", "export", "partition"])
+def test_a_file_in_the_place_of_a_folder_is_the_users_mistake(
+    cli: CLI, run: Path, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    about = run if command == "export" else "digits"
+    code, out, err = cli(command, about, "--out", tmp_path / "file" / "x" / "y")
+    assert (code, out) == (2, "")
+    place = tmp_path / "file" / "x" / "y"
+    assert err.endswith(f"cannot write {place}: {tmp_path / 'file'} is no folder\n")
+    assert err.count("\n") == 1
+
+
 def test_a_model_is_not_exported_where_nothing_can_be_written(cli: CLI, run: Path) -> None:
     code, _, err = cli("export", run, "--out", NOWHERE)
     assert code == 1

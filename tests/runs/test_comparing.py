@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import tiny
+from torch import nn
 
 import fedkf
 from fedkf.core.errors import UserError
@@ -81,6 +82,9 @@ def test_other_data_are_no_other_seed(npz: Path, runs: list[fedkf.Result]) -> No
     alike = fedkf.run(tiny(npz), data={"alpha": 100.0}, seed=1, **common)
     with pytest.raises(UserError, match=r"differ in data\.alpha and not in their seeds alone"):
         fedkf.compare([runs[0], alike])
+    scaled = fedkf.run(tiny(npz), data={"mean": [0.1], "std": [0.3]}, seed=1, **common)
+    with pytest.raises(UserError, match=r"differ in data\.mean, data\.std and not in their seeds"):
+        fedkf.compare([runs[0], scaled])
     x = np.random.default_rng(0).random((12, 1, 8, 8), dtype=np.float32)
     made = [
         fedkf.run(
@@ -92,10 +96,90 @@ def test_other_data_are_no_other_seed(npz: Path, runs: list[fedkf.Result]) -> No
         )
         for k, seed in ((1, 0), (0.5, 1))
     ]
-    with pytest.raises(UserError, match="differ in their data and not in their seeds alone"):
+    with pytest.raises(UserError, match=r"on other data with the same data\.seed; give each divis"):
         fedkf.compare(made)
     other = fedkf.run(tiny(npz), data={"seed": 5}, seed=1, **common)
     assert fedkf.compare([runs[0], other], metrics=["amp"]).rows[0]["seeds"] == 2
+
+
+FREE: list[dict[str, Any]] = [
+    {"federation": {"round_timeout": 99.0}},
+    {"federation": {"evaluate_every": 2}},
+    {"federation": {"patience": 9}},
+    {"generator": {"width": 6}},
+    {"evaluation": {"personal": "head"}},
+    {"evaluation": {"metric": "accuracy"}},
+]
+
+
+@pytest.mark.parametrize("free", FREE)
+def test_seeds_may_differ_in_what_has_no_influence(npz: Path, free: dict[str, Any]) -> None:
+    common: dict[str, Any] = {"algorithm": "fedavg", "rounds": 2, "workers": 0}
+    made = [fedkf.run(tiny(npz), seed=0, **common), fedkf.run(tiny(npz), seed=1, **common, **free)]
+    rows = {r["readout"]: r for r in fedkf.compare(made, metrics=["amp"]).rows}
+    assert rows["oca"]["seeds"] == 2
+    assert rows["oca"]["mean"] == pytest.approx(statistics.fmean(map(amp, made)))
+    assert ("personal" in rows) == ("evaluation" in free and "personal" in free["evaluation"])
+
+
+def test_the_patience_that_ended_a_run_is_a_setting_of_its_own(npz: Path) -> None:
+    common: dict[str, Any] = {"algorithm": "fedavg", "workers": 0, "lr": 1e-9}
+    ended, whole = (
+        fedkf.run(tiny(npz), seed=seed, rounds=4, **common, federation=settings)
+        for seed, settings in ((0, {"patience": 2}), (1, {"patience": 9, "evaluate_every": 2}))
+    )
+    assert (len(ended.rounds), len(whole.rounds)) == (3, 4)
+    with pytest.raises(UserError, match=r"evaluate_every, federation\.patience and not in their"):
+        fedkf.compare([ended, whole])
+
+
+def test_personal_models_of_two_kinds_have_no_mean(npz: Path, runs: list[fedkf.Result]) -> None:
+    common: dict[str, Any] = {"algorithm": "fedavg", "rounds": 2, "workers": 0}
+    made = [
+        fedkf.run(tiny(npz), seed=seed, evaluation={"personal": personal}, **common)
+        for seed, personal in ((0, "head"), (1, "finetune"))
+    ]
+    with pytest.raises(UserError, match=r"differ in evaluation\.personal and"):
+        fedkf.compare([runs[5], *made])
+
+
+def test_divisions_in_files_of_their_own_are_seeds(npz: Path, tmp_path: Path) -> None:
+    with np.load(npz) as content:
+        np.savez(tmp_path / "other.npz", images=content["images"], labels=content["labels"][::-1])
+    common: dict[str, Any] = {"rounds": 1, "workers": 0}
+    made = [
+        fedkf.run(tiny(path), algorithm=name, data={"seed": seed}, **common)
+        for name in ("fedavg", "fedprox")
+        for path, seed in ((npz, 0), (tmp_path / "other.npz", 1), (tmp_path / "other.npz", 0))
+    ]
+    found = fedkf.compare([*made[:2], *made[3:5]], metrics=["amp"])
+    assert {(row["name"], row["seeds"]) for row in found.rows} == {("fedavg", 2), ("fedprox", 2)}
+    assert "over 2 seeds" in found.rows[-1]["words"]
+    for several in (made[:3], made[::2]):
+        with pytest.raises(UserError, match=r"give each division a data\.seed of its own"):
+            fedkf.compare(several)
+
+
+def test_of_two_models_given_in_python_neither_is_left_out(npz: Path, tmp_path: Path) -> None:
+    def flat(size: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(256, size), nn.ReLU(), nn.Linear(size, 3))
+
+    one, two = (
+        fedkf.run(
+            tiny(npz),
+            model=lambda size=size: flat(size),
+            algorithm="fedavg",
+            rounds=2,
+            workers=0,
+            out=tmp_path / str(size),
+        )
+        for size in (2, 40)
+    )
+    with pytest.raises(UserError, match=r"2 and .*40 are runs of fedavg on the same data with the"):
+        fedkf.compare([one, two])
+    assert len(fedkf.compare([one, one.folder], metrics=["amp"]).rows) == 2
+    told = fedkf.compare({"small": one, "large": two}, metrics=["amp"]).rows[-1]["words"]
+    assert told.endswith("; models given in Python, which are not known to be the same")
 
 
 def test_scales_that_other_divisions_agree_on_are_no_other_setting(tmp_path: Path) -> None:
@@ -114,6 +198,8 @@ def test_scales_that_other_divisions_agree_on_are_no_other_setting(tmp_path: Pat
     ("grid", "sentence"),
     [
         ({}, "grid is empty"),
+        ([("algorithm.name", ["fedavg"])], "grid is a list; it maps keys to lists"),
+        ({1: ["fedavg"]}, "no key '1'"),
         ({"algorithm.name": "fedavg"}, "grid must map keys to lists"),
         ({"data.alpha": 0.1}, "grid must map keys to lists"),
     ],
@@ -182,6 +268,7 @@ def test_runs_judged_by_different_metrics_are_no_pair(
     ("arguments", "sentence"),
     [
         ({"runs": []}, "nothing to compare"),
+        ({"runs": {"a": []}}, "nothing to compare"),
         ({"runs": "runs/mine"}, "must be a list"),
         ({"runs": [3]}, "holds a int"),
         ({"runs": ["/nowhere"]}, "holds no finished run"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +111,26 @@ def turn(folder: Path) -> None:
     (folder / "split.npz").write_bytes(bytes(content))
 
 
+def head(flag: int, at: int) -> Callable[[Path], None]:
+    """A bit in the archive's list of what it holds, after the entry's signature."""
+
+    def change(folder: Path) -> None:
+        content = bytearray((folder / "split.npz").read_bytes())
+        content[content.index(b"PK\x01\x02") + at] ^= flag
+        (folder / "split.npz").write_bytes(bytes(content))
+
+    return change
+
+
+def shape(folder: Path) -> None:
+    """Arrays whose heads do not end, in an archive that is sound."""
+    with zipfile.ZipFile(folder / "split.npz") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(folder / "split.npz", "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content.replace(b"}", b" ", 1))
+
+
 def move(folder: Path) -> None:
     """A split of the same samples in which a client has one more and the next one less."""
     with np.load(folder / "split.npz") as content:
@@ -126,6 +147,9 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "split of texts": ("split.npz", lambda folder: (folder / "split.npz").write_text("no split")),
     "split cut": ("split.npz", cut),
     "split flipped": ("split.npz", turn),
+    "split of another version": ("split.npz", head(64, at=6)),
+    "split encrypted": ("split.npz", head(1, at=8)),
+    "split of no array": ("split.npz", shape),
     "split of other sizes": ("split.npz", move),
     "status deleted": ("status.json", lambda folder: (folder / "status.json").unlink()),
     "summary deleted": ("summary.json", lambda folder: (folder / "summary.json").unlink()),

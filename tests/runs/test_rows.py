@@ -17,7 +17,7 @@ import fedkf
 from fedkf.core.errors import UserError
 from fedkf.runs.config import resolve
 from fedkf.runs.recipe import card_of
-from fedkf.runs.trained import Trained
+from fedkf.runs.trained import Trained, write_models
 
 HEAD = "hospital,age,sex,pressure,stay,ill"
 
@@ -163,7 +163,7 @@ def test_tensors_and_exports_are_refused_where_sites_scaled_themselves(
         lambda: fedkf.export(by_site, tmp_path / "home"),
         lambda: fedkf.load(by_site.folder).values(x),
     ):
-        with pytest.raises(UserError, match="scaled by its own mean and deviation"):
+        with pytest.raises(UserError, match=r"by its own mean .* evaluate judges a table of"):
             use()
     assert by_site.evaluate()["amp"] > 0.8  # on the run's own data
 
@@ -179,14 +179,21 @@ def test_a_personal_model_is_refused_where_sites_scaled_themselves(
         fedkf.personal_model(tmp_path / "run", "north")
 
 
-def test_models_of_measured_inputs_without_columns_know_their_scaling() -> None:
+def test_models_of_measured_inputs_without_columns_know_their_scaling(tmp_path: Path) -> None:
     """Such as those of a data set that comes as arrays, of which no file of rows is read."""
     config = resolve({"data": {"source": "icu", "scaling": "site"}})
     said = card_of(config, (7,))
     assert said == {"scaling": "site"}
     about = {"model": "mlp", "shape": [7], "class_names": ["a", "b"], "mean": None, "std": None}
-    with pytest.raises(UserError, match="scaled by its own mean and deviation"):
-        Trained(torch.nn.Linear(7, 2), about | said)(torch.zeros(2, 7))
+    model, x, home = torch.nn.Linear(7, 2), torch.zeros(2, 7), tmp_path / "home"
+    write_models(home, {"oca": model.state_dict()}, about | said)
+    np.savez(tmp_path / "new.npz", images=x.numpy(), labels=np.array(["a", "b"]))
+    for use in (
+        lambda: Trained(model, about | said)(x),
+        lambda: fedkf.evaluate(home, tmp_path / "new.npz", model=lambda: model),
+    ):
+        with pytest.raises(UserError, match=r"a run with federated scaling takes new ones$"):
+            use()
 
 
 def test_what_is_missing_in_an_array_is_filled_as_in_a_file(

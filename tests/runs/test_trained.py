@@ -124,8 +124,10 @@ def test_a_loaded_model_normalises_resizes_and_names(run: Path) -> None:
     for wrong in ((255 * x).to(torch.uint8), x.expand(2, 3, 16, 16), x[0]):
         with pytest.raises(UserError, match=r"give floats N×1×H×W in \[0, 1\]"):
             model(wrong)
-    assert model.double()(x.double()).dtype == torch.float64
+    assert model.double()(x).dtype == torch.float64
     model.float()
+    for kind in (torch.float64, torch.float16, torch.bfloat16):
+        assert torch.equal(model(x.to(kind)), model(x.to(kind).float()))
     with torch.no_grad():
         assert torch.equal(model(x), model.model((x - 0.5) / 0.5))
 

@@ -12,7 +12,6 @@ from rich.table import Table
 from fedkf.cli.consoles import out, say, show
 from fedkf.cli.options import ConfigArgument, DataDirOption, SetOption, refuse_file, resolve
 from fedkf.cli.tables import percent, table
-from fedkf.core.errors import FedkfError
 
 
 def partition(
@@ -32,6 +31,7 @@ def partition(
     from fedkf.data.describe import describe
     from fedkf.data.heterogeneity import measure
     from fedkf.report.figures import partition_figure
+    from fedkf.runs.places import unwritable
     from fedkf.runs.setup import load_samples, make_data, make_holdout, settle
 
     samples = load_samples(settings, say)
@@ -47,7 +47,7 @@ def partition(
         figures = [folder / f"partition.{ending}" for ending in ("png", "svg")]
         draw(partition_figure(Partition.read(about)), *figures)
     except OSError as error:
-        raise FedkfError(f"cannot write {folder}: {error.strerror}") from None
+        raise unwritable(error, folder) from None
     if as_json:
         typer.echo(json.dumps(about))
         return

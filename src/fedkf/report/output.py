@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedkf.core.errors import FedkfError, UserError, nearest
+from fedkf.core.errors import UserError, nearest
 from fedkf.core.payload import write_atomically
 from fedkf.report.runs import Run, read_runs
+from fedkf.runs.places import unwritable
 
 if TYPE_CHECKING:
     from fedkf.report.samples import Samples
@@ -41,7 +42,7 @@ def write_report(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page)
     except OSError as error:
-        raise FedkfError(f"cannot write {path}: {error.strerror}") from None
+        raise unwritable(error, path) from None
     return path
 
 
@@ -115,5 +116,5 @@ def write_figures(
         try:
             draw(figure(kind, runs), path)
         except OSError as error:
-            raise FedkfError(f"cannot write {path}: {error.strerror}") from None
+            raise unwritable(error, path) from None
     return paths

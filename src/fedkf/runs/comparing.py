@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,26 @@ from fedkf.core.records import Round, Summary
 from fedkf.metrics import METRICS, PAPER
 from fedkf.metrics.sites import over
 from fedkf.runs.collect import PERSONAL, Group, difference, gather, pairs, set_apart
-from fedkf.runs.config import flatten
 from fedkf.runs.result import Result
 from fedkf.runs.statistics import words
+from fedkf.runs.stopping import exhausted
 from fedkf.runs.store import RunFolder
-from fedkf.runs.suite import Finished, suite_of
+from fedkf.runs.suite import SEEDS, Finished, comparable, suite_of
 from fedkf.runs.sweep import sweep as run_all
 
 Given = Result | str | Path
 BASELINE = "fedavg"
-FREE = ("engine.", "output.", "federation.seed", "data.seed")
-"""What the keys begin with in which runs of one name may differ."""
-AGREED = ("data.mean", "data.std", "data.target_mean", "data.target_std")
-"""Keys in which they may differ where `data.seed` does: what training samples agree on."""
+DIVISION = ("data.path", "data.mean", "data.std", "data.target_mean", "data.target_std")
+"""Keys in which runs of one name may differ where `data.seed` does.
+
+Divisions of one's own lie in a file each, and training samples agree on another scale in each.
+"""
+ROUNDING = ("engine.threads", "engine.device")
+"""Keys that results depend on in their last digits."""
+ENDING = ("federation.evaluate_every", "federation.patience")
+"""Keys that no result depends on unless patience ended the run."""
+PERSONALLY = ("evaluation.personal", "evaluation.personal_epochs")
+"""Keys that only personal models depend on."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +111,9 @@ def compare(
     """Runs against a baseline, paired by data and seed, with intervals.
 
     `runs` are results or run folders: several of one algorithm are its seeds; a mapping gives
-    settings names of their own (`{"mild": [run, …], "strong": [run, …]}`). The baseline is FedAvg
-    where it is among them, else the first. Runs on other data or seeds, or judged by another
+    settings names of their own (`{"mild": [run, …], "strong": [run, …]}`). Divisions in files of
+    their own are seeds, too, where each has its `data.seed`. The baseline is FedAvg where it is
+    among the runs, else the first. Runs on other data or seeds, or judged by another
     `evaluation.metric`, are never set against each other; where they differ in rounds, model or
     fraction of clients, the words say so. From three seeds on the interval is
     Student's t, for one seed a bootstrap over clients.
@@ -127,7 +136,7 @@ def compare(
     rows = [
         row
         for name, group in groups.items()
-        for readout in group.runs[0].summary.readouts
+        for readout in dict.fromkeys(name for run in group.runs for name in run.summary.readouts)
         for metric in metrics
         if (row := row_of(name, readout, metric, groups[chosen], group)) is not None
     ]
@@ -210,6 +219,8 @@ def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> di
             named.setdefault(run.summary.algorithm, []).append(run)
     groups = {}
     for name, found in named.items():
+        if not found:
+            continue
         if len({run.config.algorithm.model_dump_json() for run in found}) > 1:
             raise UserError(
                 f"the runs of {name} differ in their hyperparameters; give them names: "
@@ -221,24 +232,29 @@ def grouped(runs: Mapping[str, Given | Sequence[Given]] | Sequence[Given]) -> di
                 "they have no mean; give them names of their own"
             )
         check_alike(name, found)
-        groups[name] = Group({"name": name}, list({run.pairing: run for run in found}.values()))
-    return {name: group for name, group in groups.items() if group.runs}
+        groups[name] = Group({"name": name}, once(name, found))
+    return groups
 
 
 def check_alike(name: str, runs: Sequence[Finished]) -> None:
     """Refuse runs that differ in more than their seeds: a mean over them would mean nothing."""
-    first = runs[0]
-    for run in runs[1:]:
-        same, one, two = run.pairing[0] == first.pairing[0], *map(setting, (first, run))
+    ended = any(map(out_of_patience, runs))
+    for (first, one), (run, two) in combinations([(r, setting(r, ended)) for r in runs], 2):
+        same = run.pairing[0] == first.pairing[0]
         other_seed = run.config.data.seed != first.config.data.seed
-        free = ("data.",) if same else AGREED if other_seed else ()
+        free = ("data.",) if same else DIVISION if other_seed else ()
         keys = [
             key
-            for key in sorted(one | two)
-            if one.get(key) != two.get(key) and not key.startswith(free)
+            for key in sorted(one.keys() & two.keys())
+            if one[key] != two[key] and not key.startswith(free)
         ]
-        if not same and not keys and not other_seed:
-            keys = ["their data"]
+        elsewhere = not keys or "data.path" in keys
+        if not same and not other_seed and elsewhere and set(keys) <= set(DIVISION):
+            raise UserError(
+                f"{first.path} and {run.path} are runs of {name} on other data with the same "
+                "data.seed; give each division a data.seed of its own, or the runs names: "
+                'compare({"one": [run, …], "other": [run, …]})'
+            )
         if keys:
             raise UserError(
                 f"{first.path} and {run.path} are runs of {name}, but differ in "
@@ -247,10 +263,34 @@ def check_alike(name: str, runs: Sequence[Finished]) -> None:
             )
 
 
-def setting(run: Finished) -> dict[str, Any]:
-    """What was set, but for seeds and what has no influence."""
-    flat = flatten(run.config)
-    return {key: value for key, value in flat.items() if not key.startswith(FREE)}
+def setting(run: Finished, ended: bool) -> dict[str, Any]:
+    """What was set that results depend on, but for seeds; `ended`: where patience ended a run."""
+    free = {*SEEDS, *ROUNDING, "evaluation.metric"}  # what it was judged by, the summary says
+    free |= set() if ended else {*ENDING}
+    free |= {*PERSONALLY} if run.config.evaluation.personal == "none" else set()
+    flat = comparable(run.config)
+    flat["data.source"], _, flat["data.path"] = flat["data.source"].partition(" ")
+    return {key: value for key, value in flat.items() if key not in free}
+
+
+def out_of_patience(run: Finished) -> bool:
+    """Whether `federation.patience` ended a run."""
+    settings = run.config.federation
+    return run.summary.rounds < settings.rounds and exhausted(settings.patience, run.rounds)
+
+
+def once(name: str, runs: Sequence[Finished]) -> list[Finished]:
+    """The runs, of which the same data and seed counts once; its results must be the same."""
+    found: dict[tuple[str, int], Finished] = {}
+    for run in runs:
+        first = found.setdefault(run.pairing, run)
+        if first.summary.readouts != run.summary.readouts:
+            raise UserError(
+                f"{first.path} and {run.path} are runs of {name} on the same data with the same "
+                "seed, but have other results; give them names: "
+                'compare({"one": [run, …], "other": [run, …]})'
+            )
+    return list(found.values())
 
 
 def finished(given: Given) -> Finished:
@@ -286,8 +326,11 @@ def sweep(
     >>> list(fedkf.sweep(grid, base, out=tempfile.mkdtemp(), jobs=1))
     ['all']
     """
-    if not grid:
-        raise UserError("grid is empty; it maps keys to lists of values, such as data.alpha: [0.1]")
+    if not isinstance(grid, Mapping) or not grid:
+        what = "empty" if isinstance(grid, Mapping) else f"a {type(grid).__name__}"
+        raise UserError(
+            f"grid is {what}; it maps keys to lists of values, such as data.alpha: [0.1]"
+        )
     given = dict(base) if isinstance(base, Mapping) else base
     lists = {
         k: list(v) if isinstance(v, Iterable) and not isinstance(v, str) else v

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
-from fedkf.core.errors import FedkfError, disk_error
+from fedkf.core.errors import FedkfError, UserError
 
 
 def make_folder(folder: Path) -> None:
@@ -18,5 +19,12 @@ def make_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        reason = error.strerror or error
-        raise disk_error(error, folder) or FedkfError(f"cannot write {folder}: {reason}") from error
+        raise unwritable(error, folder) from error
+
+
+def unwritable(error: OSError, place: Path) -> FedkfError:
+    """Why a place cannot be written; a file where a folder must be is the user's mistake."""
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        file = next(p for p in (place, *place.parents) if os.path.lexists(p))
+        return UserError(f"cannot write {place}: {file} is no folder")
+    return FedkfError(f"cannot write {place}: {error.strerror or error}")

@@ -29,8 +29,7 @@ from fedkf.runs.schema import Config
 
 BY_SITE = (
     "data.scaling was site: every site's samples were scaled by its own mean and deviation, which "
-    "the run does not hold; evaluate judges a file of many, and a run with federated scaling "
-    "predicts single ones"
+    "the run does not hold; a run with federated scaling takes new ones"
 )
 TABLES = (".csv", ".tsv", ".data", ".txt", ".parquet")
 texts = many(text)
@@ -103,10 +102,15 @@ class Recipe:
     def filled(self, rows: Rows, mean: Any) -> torch.Tensor:
         """The inputs of rows, with what stood in for missing values in training."""
         if self.scaling == "site":
-            raise UserError(BY_SITE)
+            raise self.unscaled()
         x = torch.from_numpy(rows.inputs).float()
         self.check_complete(x, rows.place)
         return filled(x, mean)
+
+    def unscaled(self) -> UserError:
+        """Why new inputs cannot be scaled, and what can be done with them."""
+        what = "table" if self.source == "table" else "file"
+        return UserError(f"{BY_SITE}, and evaluate judges a {what} of many")
 
     def check_complete(self, x: torch.Tensor, place: Callable[[int], str]) -> None:
         """Refuse missing values for which nothing is known that stood in for them in training."""
@@ -173,7 +177,7 @@ def refuse_unscaled(about: Mapping[str, Any]) -> None:
     """Refuse to use a model on inputs that only their own site could scale."""
     recipe = recipe_of(about)
     if (about.get("scaling") if recipe is None else recipe.scaling) == "site":
-        raise UserError(BY_SITE)
+        raise UserError(BY_SITE) if recipe is None else recipe.unscaled()
 
 
 def fills(about: Mapping[str, Any]) -> bool:

@@ -129,6 +129,7 @@ def suite_of(content: Any, path: Path | str) -> Suite:
         raise UserError(f"{path}: base is {name!r}; it must name a preset or a file")
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
         raise UserError(f"{path}: grid must map keys to lists of values, such as data.alpha: [0.1]")
+    grid = {str(key): values for key, values in grid.items()}
     if "variants" not in content:
         return replace(expand(name, overrides, grid), search=content.get("search"))
     if "search" in content:

@@ -147,11 +147,18 @@ class Trained(nn.Module):
         self.fills = fills(about)
         self.eval()
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the numbers that the model computes with."""
+        found = (p.dtype for p in self.model.parameters() if p.is_floating_point())
+        return next(found, torch.float32)
+
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
         """Resized, filled and normalised, as the model was trained."""
         refuse_unscaled(self.about)
-        if len(self.shape) < 3 and not x.is_complex():
-            x = x.float()  # whole numbers are as good, where they are no pixels
+        numbers = len(self.shape) < 3 and not x.is_complex()  # whole ones are as good, no pixels
+        if (numbers or x.is_floating_point()) and x.dtype != self.dtype:
+            x = x.to(self.dtype)
         fits = x.ndim == len(self.shape) + 1 and x.shape[1] == self.shape[0]
         if not x.is_floating_point() or not fits:
             image = f"N×{self.shape[0]}×H×W in [0, 1]"
