@@ -79,13 +79,18 @@ def read_table(path: str, unused: Unused = lambda name: False) -> Table:
     if not file.is_dir():
         return read_files(str(file), [file], unused=unused)
     try:
-        files = sorted(p for p in file.iterdir() if ending(p) in ENDINGS and p.is_file())
+        files = sorted(p for p in file.iterdir() if is_table(p))
     except OSError as error:
         raise UserError(f"data.path: {file} cannot be read: {error.strerror}") from None
     if not files:
         raise UserError(f"data.path: {file} holds no tables ({', '.join(ENDINGS)})")
     found = read_files(str(file), files, unused=unused)
     return replace(found, sited=True, notes=[*left_out(file, files, found), *found.notes])
+
+
+def is_table(file: Path) -> bool:
+    """Whether a file in a folder is a table, and not hidden."""
+    return ending(file) in ENDINGS and not file.name.startswith(".") and file.is_file()
 
 
 def left_out(folder: Path, files: Sequence[Path], found: Table) -> list[str]:
