@@ -47,6 +47,8 @@ class Source:
     """Where each sample stood in its source, before any was left out."""
     layout: Layout | None = None
     """What a table's inputs are made of."""
+    decimal: str | None = None
+    """How its files write numbers, where it is known and they may be written otherwise."""
     channels: Sequence[str] = ()
     """The columns that a recording's channels were, or the numbers of an array's, in order."""
     groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)

@@ -148,7 +148,7 @@ class Recipe:
             return signals(str(path), replace(reading, groups=(), lenient=True), say)
         alone = replace(reading, split_by=None, groups=(), lenient=True)
         if self.source == "table":
-            table = read_table(str(path), reading.unused)
+            table = read_table(str(path), reading)
             sited = alone.site in table.cells
             return from_table(table, alone if sited else replace(alone, site=None), say)
         if reading.window is not None:  # trained on recordings, whose columns an array has not
