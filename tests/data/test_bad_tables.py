@@ -89,6 +89,13 @@ def test_a_target_that_is_no_sensible_number_is_refused_with_its_place(
     assert len(source.labels) == 19
 
 
+def test_inputs_of_a_single_category_each_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("w,v,ill\nx,y,0\nx,y,1")
+    wrong = r"its inputs \(w, v\) hold a single category each, so that nothing tells rows apart"
+    with pytest.raises(UserError, match=wrong):
+        told(tmp_path / "t.csv", site=None)
+
+
 def test_a_constant_column_is_told(tmp_path: Path) -> None:
     _, said = told(table(tmp_path / "t.csv", lambda k, row: {**row, "c": "7"}))
     assert said == ["column c: the same value in all rows, which tells a model nothing"]

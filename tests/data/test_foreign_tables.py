@@ -228,6 +228,15 @@ def test_a_column_that_a_file_lacks_is_refused_until_somebody_decides(tmp_path: 
     assert said[0] == "column crp: b.csv has none, so that it counts as missing there"
 
 
+def test_hidden_files_are_no_sites(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    (folder / ".old.csv").write_bytes((folder / "a.csv").read_bytes())
+    (folder / "._a.csv").write_bytes(b"\x00\x05\x16\x07\xff\xfe")
+    source, said = told(folder, site=None, ignore=["crp"])
+    assert source.owner_names == ["a", "b"]
+    assert said == []
+
+
 def test_a_file_without_the_target_is_refused(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     rows(folder / "c.csv", "age", "3", "4")

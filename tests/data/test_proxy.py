@@ -69,6 +69,35 @@ def test_where_clients_scale_themselves_the_server_does_too(
     assert proxy.std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
 
 
+@pytest.mark.parametrize("scaling", ["federated", "site", "none"])
+def test_what_a_table_lacks_is_filled_for_the_server_as_for_clients(
+    settings: Settings, tmp_path: Path, scaling: str
+) -> None:
+    about = patients(tmp_path, settings, scaling=scaling, missing="mean")
+    lines = (tmp_path / "all.csv").read_text().splitlines()
+    lacking = [x.replace(x.split(",")[1], "NA") if k % 5 == 1 else x for k, x in enumerate(lines)]
+    (tmp_path / "all.csv").write_text("\n".join(lacking))
+    samples = load_samples(resolve(about))
+    assert samples.proxy is not None
+    absent = np.isnan(samples.proxy[:, 0])
+    assert 0 < absent.sum() < len(absent)
+    _, proxy = prepared(about)
+    own = samples.proxy[~absent, 0].mean()
+    filled = {"federated": 0.0, "site": 0.0, "none": own}[scaling]  # scaled, the mean is 0
+    assert proxy[absent, 0].tolist() == pytest.approx([filled] * int(absent.sum()), abs=1e-3)
+    assert proxy.isfinite().all()
+
+
+def test_numbers_of_a_table_that_cannot_be_used_are_called_no_images(
+    settings: Settings, tmp_path: Path
+) -> None:
+    config = resolve(patients(tmp_path, settings, proxy=None))
+    config = settle(config, load_samples(config).source)
+    given = np.array([[1, 2], [np.inf, 3]], dtype=np.float32)
+    with pytest.raises(UserError, match="inputs hold NaN or infinite values"):
+        prepare_proxy(config, given, (2,))
+
+
 def test_a_share_is_of_whole_units(settings: Settings, tmp_path: Path) -> None:
     config = resolve(patients(tmp_path, settings, split_by="patient", scaling="none"))
     samples = load_samples(config)

@@ -229,6 +229,24 @@ def test_what_a_table_holds_is_settled_beforehand(make: Make, key: str) -> None:
         Host(clinics.sites["north"], Invitation(asked, "0123abcd"))
 
 
+def test_a_site_reads_its_numbers_as_the_study_says(make: Make, tmp_path: Path) -> None:
+    clinics = make()
+    lines = [
+        "age;ill;dose;ward",
+        *(f"1.{100 + k};{'yes' if k % 2 else 'no'};3;a" for k in range(20)),
+    ]
+    (tmp_path / "north.csv").write_text("\n".join(lines))
+    means = {
+        key: float(host(clinics, decimal=key).statistics()[KIND]["mean"][0])
+        for key in ("auto", "comma", "point")
+    }
+    assert means["auto"] == means["point"]
+    assert means["comma"] == pytest.approx(1000 * means["point"])
+    # Sites of before there was the key are not sent it in vain.
+    sent = outgoing(resolve(study()))
+    assert "decimal" not in sent["data"]
+
+
 def host(clinics: Clinics, **data: Any) -> Host:
     return Host(clinics.sites["north"], Invitation(outgoing(resolve(study(**data))), "0123abcd"))
 

@@ -125,6 +125,13 @@ def test_a_record_answers_its_own_experiment_only(tmp_path: Path) -> None:
     assert not answered(tmp_path, algorithm__name="fedavg", data__clients=11)
 
 
+def test_a_record_answers_what_it_settled_for_itself(tmp_path: Path) -> None:
+    record(tmp_path / "run", {"algorithm.name": "fedavg", "data.decimal": "comma"})
+    assert answered(tmp_path, algorithm__name="fedavg")
+    assert answered(tmp_path, algorithm__name="fedavg", data__decimal="comma")
+    assert not answered(tmp_path, algorithm__name="fedavg", data__decimal="point")
+
+
 def test_a_run_that_was_not_finished_is_no_record(tmp_path: Path) -> None:
     record(tmp_path / "short", {"algorithm.name": "fedavg"}, rounds=3)
     (tmp_path / "damaged").mkdir()

@@ -101,7 +101,13 @@ def layout_of(table: Table, reading: Reading) -> Layout:
             categories[name] = categories_of(table, name, there, name in reading.categorical)
     if reading.indicators is not None:
         indicators = [name for name in columns if name in reading.indicators]
-    return Layout(columns, categories, indicators)
+    layout = Layout(columns, categories, indicators)
+    if not layout.input_names:
+        raise UserError(
+            f"{table.where}: its inputs ({', '.join(columns[:5])}) hold a single category each, so "
+            "that nothing tells rows apart"
+        )
+    return layout
 
 
 def mostly_text(cells: Cells) -> bool:

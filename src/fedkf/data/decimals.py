@@ -1,22 +1,24 @@
-"""Decimals: commas and points in the numbers of a file, as countries write them.
+"""Decimals: commas and points in the numbers of files, as countries write them.
 
 A comma may begin decimals or divide thousands, and so may a point. Most columns tell which it is;
-for those that do not, the others of the file do: 1.566 may be either, but beside 3,12 it is 1566.
+for those that do not, the others of the file do, else the other files: 1.566 may be either, but
+beside 3,12 it is 1566. `data.decimal` says it in their place. Sites, categories and whatever else
+is a name take no part.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.limits import shown
-from fedkf.data.cells import Cells, Unused, Wrong
+from fedkf.data.cells import Cells, Wrong
 from fedkf.data.files import some
-from fedkf.data.reading import MISSING_VALUES, SPELLINGS
+from fedkf.data.reading import OPEN, Reading
 
 
 @dataclass(frozen=True)
@@ -44,38 +46,39 @@ COMMAS, POINTS = WAYS = Way("comma", ",", "."), Way("point", ".", ",")
 WHOLE = r"(?P<whole>[+-]?\d+(?:[eE][+-]?\d+)?)"
 NUMBER = re.compile("|".join([WHOLE, *(kind for way in WAYS for kind in way.kinds())]))
 """Any number; the name of the group that is matched last says of which kind it is."""
-MISSING = {*MISSING_VALUES, *SPELLINGS}
+OUT = "write all numbers in one way, or set data.decimal to comma or point"
 
 
 @dataclass(frozen=True)
 class Column:
     """What the numbers of a column tell; their texts, which may be millions, are not kept."""
 
-    kinds: frozenset[str | None]
+    kinds: frozenset[str]
     """As `kinds_of` calls them."""
     marks: frozenset[str]
     """Of commas and points those that numbers hold."""
     unsure: str | None
     """A number that may be of either way, if there is one."""
-    numeric: bool
-    """Whether there are at least as many numbers as words."""
+    numbers: int
+    words: int
+    """Cells with letters that are no numbers; those that stand for nothing measured are neither."""
+    others: int
+    """All that are no numbers."""
 
     @staticmethod
-    def of(cells: Cells) -> Column:
-        kinds, places = kinds_of(cells)
-        counts = np.bincount(places, minlength=len(kinds)).tolist()
-        numbers = words = 0
-        for (text, kind), count in zip(kinds.items(), counts, strict=True):
-            if kind:
-                numbers += count
-            elif text not in MISSING and any(c.isalpha() for c in text):
-                words += count
-        written = [text for text, kind in kinds.items() if kind]
-        marks = frozenset(mark for mark in ",." if any(mark in text for text in written))
-        unsure = next(
-            (t for t, kind in kinds.items() if kind and kind.startswith("possible")), None
+    def of(cells: Cells, missing: Sequence[str]) -> Column:
+        kinds, places = kinds_of(cells, missing)
+        counts = dict(zip(kinds, np.bincount(places, minlength=len(kinds)).tolist(), strict=True))
+        written = {text: kind for text, kind in kinds.items() if kind}
+        others = kinds.keys() - written.keys() - {*missing}
+        return Column(
+            frozenset(written.values()),
+            frozenset(mark for mark in ",." if any(mark in text for text in written)),
+            next((t for t, kind in written.items() if kind.startswith("possible")), None),
+            sum(counts[text] for text in written),
+            sum(counts[text] for text in others if any(c.isalpha() for c in text)),
+            sum(counts[text] for text in others),
         )
-        return Column(frozenset(kinds.values()), marks, unsure, words <= numbers)
 
     def ways(self, kind: str) -> list[Way]:
         """The ways in which numbers of a kind are written."""
@@ -83,75 +86,173 @@ class Column:
 
     @property
     def own(self) -> list[Way]:
-        """The ways that the column tells by itself."""
+        """The ways that the column tells by itself; of two of them nobody can know."""
         return self.ways("decimals") or self.ways("grouped")
 
-    @property
-    def mixed(self) -> bool:
-        """Whether nobody can know: numbers of both ways."""
-        return len(self.own) > 1
+    def apart(self, banded: bool) -> Way | None:
+        """How numbers are read that are names: by decimal commas of their own, or not at all.
+
+        Those that may be put into bands, as ages are, may have thousands beside their decimals.
+        """
+        if self.words > self.numbers:
+            return None
+        own = self.ways("decimals") if banded else []
+        return own[0] if len(own) == 1 else COMMAS if self.marks == {","} else None
 
 
-def kinds_of(cells: Cells) -> tuple[dict[str, str | None], NDArray[np.intp]]:
+@dataclass(frozen=True)
+class Survey:
+    """What the columns of a file tell, but for those that nothing reads."""
+
+    file: str
+    columns: Mapping[str, Column]
+    plain: bool
+    """Whether commas divide its cells, so that its decimals begin with points."""
+
+    def voters(self, names: frozenset[str]) -> dict[str, Column]:
+        """The columns of numbers, but for those that have decimals of both ways."""
+        return {n: c for n, c in self.columns.items() if n not in names and len(c.own) < 2}
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How the numbers of files are written: decided once for all of them."""
+
+    names: frozenset[str]
+    """The columns that hold names rather than numbers."""
+    ways: Sequence[Way]
+    """Of each file, for the columns that do not tell."""
+    decimal: str
+    """As `data.decimal` has it."""
+
+    def pointed(
+        self, k: int, survey: Survey, cells: Mapping[str, Cells], reading: Reading
+    ) -> tuple[dict[str, Cells], list[str]]:
+        """The cells of the kth file with numbers as programs write them, and what a person should
+        know."""
+        changed, told = dict(cells), dict[str, list[str]]()
+        for name, column in {} if survey.plain else survey.columns.items():
+            way: Way | None
+            if name in self.names:
+                way = column.apart(name in reading.groups)
+            elif len(column.own) > 1:
+                way = None  # they stay as they are
+            else:
+                way = next(iter(column.own), self.ways[k])
+            if way is None or column.marks <= ({"."} if way is POINTS else set()):
+                continue
+            changed[name] = written(cells[name], way, reading.missing_values)
+            if way is COMMAS and "," in column.marks:
+                note = "numbers with a decimal comma are read as numbers"
+            else:
+                mark = "points" if way is COMMAS else "commas"
+                note = f"{mark} between thousands are left out of numbers"
+            told.setdefault(note, []).append(name)
+        return changed, [f"{note}: {some(names)}" for note, names in told.items()]
+
+
+def kinds_of(
+    cells: Cells, missing: Sequence[str]
+) -> tuple[dict[str, str | None], NDArray[np.intp]]:
     """The texts of a column, each once, with the kind of number that it is, and their places."""
     values, places = np.unique(cells, return_inverse=True)
-    matches = ((text, NUMBER.fullmatch(text)) for text in values.tolist())
+    aside = {*missing}
+    matches = ((t, None if t in aside else NUMBER.fullmatch(t)) for t in values.tolist())
     return {text: match and match.lastgroup for text, match in matches}, places
 
 
-def written(cells: Cells, way: Way) -> Cells:
+def written(cells: Cells, way: Way, missing: Sequence[str]) -> Cells:
     """The cells of a column with numbers of a way as programs write them."""
-    kinds, places = kinds_of(cells)
+    kinds, places = kinds_of(cells, missing)
     ours = {f"decimals_{way.name}", f"grouped_{way.name}", *(f"possible_{w.name}" for w in WAYS)}
     texts = [way.plain(text) if kind in ours else text for text, kind in kinds.items()]
     result: Cells = np.array(texts, dtype=np.str_)[places]
     return result
 
 
-def with_points(
-    cells: Mapping[str, Cells], unused: Unused, wrong: Wrong
-) -> tuple[dict[str, Cells], list[str]]:
-    """The columns with their numbers as programs write them, and what a person should know.
+def surveyed(file: str, cells: Mapping[str, Cells], plain: bool, reading: Reading) -> Survey:
+    """What the columns of a file tell."""
+    read = [name for name in cells if not reading.unused(name)]
+    columns = {name: Column.of(cells[name], reading.missing_values) for name in read}
+    return Survey(file, columns, plain)
 
-    Columns of texts and those that are `unused` stay as they are, and so does one that has decimals
-    of both ways.
-    """
-    columns = {name: Column.of(cells[name]) for name in cells if not unused(name)}
-    columns = {n: column for n, column in columns.items() if column.numeric and not column.mixed}
-    shared = shared_way(columns, wrong)
-    changed = dict(cells)
-    told: dict[str, list[str]] = {}
+
+def decided(surveys: Sequence[Survey], reading: Reading, wrong: Wrong) -> Writing:
+    """How numbers are written in files: as `data.decimal` says, else as a file shows, else as the
+    other files do. Points begin decimals where nothing shows anything."""
+    known = dict.fromkeys(name for survey in surveys for name in survey.columns)
+    names = frozenset(name for name in known if is_name(name, surveys, reading))
+    for way in WAYS:
+        if reading.decimal == way.name:
+            return Writing(names, [way] * len(surveys), way.name)
+    foreign = [survey.voters(names) for survey in surveys if not survey.plain]
+    together = [item for columns in foreign for item in columns.items()]
+    signs = [signs_of(columns.items()) for columns in foreign]
+    usual = {way: name for found in signs[::-1] for way, name in found.items()}
+    usual = usual or showing("possible", together)
+    found = [
+        shared(columns, own or usual, wrong) for columns, own in zip(foreign, signs, strict=True)
+    ]
+    shown_, rest = {way.name for way in found if way}, iter(found)
+    ways = [POINTS if survey.plain else next(rest) or POINTS for survey in surveys]
+    writing = Writing(names, ways, shown_.pop() if len(shown_) == 1 else OPEN)
+    refuse_two_meanings(surveys, writing, wrong)
+    return writing
+
+
+def is_name(name: str, surveys: Sequence[Survey], reading: Reading) -> bool:
+    """Whether a column holds names: it is read as such, or most of its cells are no numbers."""
+    own = [survey.columns[name] for survey in surveys if name in survey.columns]
+    return reading.names(name) or sum(c.others for c in own) > sum(c.numbers for c in own)
+
+
+def showing(kind: str, columns: Iterable[tuple[str, Column]]) -> dict[Way, str]:
+    """The ways in which numbers of a kind are written, each with the first column that shows it."""
+    found: dict[Way, str] = {}
+    for name, column in columns:
+        for way in column.ways(kind):
+            found.setdefault(way, name)
+    return found
+
+
+def signs_of(columns: Iterable[tuple[str, Column]]) -> dict[Way, str]:
+    """The ways that columns show beyond doubt: by their decimals, else by long thousands."""
+    known = [*columns]
+    return showing("decimals", known) or showing("grouped", known)
+
+
+def shared(columns: Mapping[str, Column], signs: Mapping[Way, str], wrong: Wrong) -> Way | None:
+    """The way of a file, where it is known; it must be told without contradiction if there is a
+    column that does not tell it by itself."""
+    if len(signs) < 2:
+        return next(iter(signs), None)
     for name, column in columns.items():
-        way = next(iter(column.own), shared)
-        if column.marks <= ({"."} if way is POINTS else set()):
-            continue
-        changed[name] = written(cells[name], way)
-        if way is COMMAS and "," in column.marks:
-            note = "numbers with a decimal comma are read as numbers"
-        else:
-            mark = "points" if way is COMMAS else "commas"
-            note = f"{mark} between thousands are left out of numbers"
-        told.setdefault(note, []).append(name)
-    return changed, [f"{note}: {some(names)}" for note, names in told.items()]
-
-
-def shared_way(columns: Mapping[str, Column], wrong: Wrong) -> Way:
-    """How a file writes numbers: by its decimals, else by long thousands, else by what may be.
-
-    It is asked for columns that do not tell it by themselves, and where there are any it must be
-    told without contradiction.
-    """
-    unsure = {n: c.unsure for n, c in columns.items() if c.unsure and not c.own}
-    for kind in ("decimals", "grouped", "possible"):
-        first = {w: name for name, column in [*columns.items()][::-1] for w in column.ways(kind)}
-        if len(first) == 1:
-            return next(iter(first))
-        if first and unsure and kind != "grouped":
-            name, value = next(iter(unsure.items()))
+        if column.unsure and not column.own:
             raise wrong(
-                f"the column {shown(first[COMMAS])} has numbers with a decimal comma and "
-                f"{shown(first[POINTS])} with a decimal point, so that nobody can know what "
-                f"{value} in {shown(name)} is; write all numbers in one way, or name a column "
-                "that holds none in data.ignore"
+                f"the column {shown(signs[COMMAS])} has numbers with a decimal comma and "
+                f"{shown(signs[POINTS])} with a decimal point, so that nobody can know what "
+                f"{column.unsure} in {shown(name)} is; {OUT}, or name a column that holds none in "
+                "data.ignore"
             )
-    return POINTS
+    return None
+
+
+def refuse_two_meanings(surveys: Sequence[Survey], writing: Writing, wrong: Wrong) -> None:
+    """Refuse a column whose 1.566 is thousands in one file and has decimals in another, unless it
+    tells so itself in both."""
+    seen: dict[tuple[str, bool], tuple[Survey, bool]] = {}
+    for survey, usual in zip(surveys, writing.ways, strict=True):
+        for name, column in survey.voters(writing.names).items():
+            sure = survey.plain or bool(column.own)
+            way = usual if survey.plain else next(iter(column.own), usual)
+            for possible in column.ways("possible"):
+                thousands = possible is not way
+                if not sure or (name, thousands) not in seen:
+                    seen[name, thousands] = (survey, sure)
+                other, known = seen.get((name, not thousands), (survey, True))
+                if other is not survey and not (sure and known):
+                    one, two = (survey, other) if thousands else (other, survey)
+                    raise wrong(
+                        f"by the other columns, {column.unsure} in {shown(name)} is thousands in "
+                        f"{one.file} and has decimals in {two.file}; {OUT}"
+                    )

@@ -15,7 +15,7 @@ from fedkf.core.limits import shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells
 from fedkf.data.columns import as_number
-from fedkf.data.outcomes import comparison
+from fedkf.data.reading import comparison
 from fedkf.data.source import Source
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from fedkf.core.limits import proper_text, shown
 from fedkf.core.objective import find
 from fedkf.data.cells import Cells
 from fedkf.data.columns import as_number, canonical, categories_of, numbers
-from fedkf.data.reading import Reading
+from fedkf.data.reading import Reading, comparison
 from fedkf.data.tabular import Table
 from fedkf.data.targets import absurd
 
@@ -30,11 +29,6 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "=": operator.eq,
 }
-
-
-def comparison(rule: str | None) -> re.Match[str] | None:
-    """The parts of a `data.positive` such as '>0'; None where it is a value."""
-    return re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule or "")
 
 
 def check_target(reading: Reading, table: Table) -> None:

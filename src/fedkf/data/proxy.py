@@ -6,6 +6,7 @@ Labels are never read: a file may come without them, and a Dataset's are dropped
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedkf.data.federated import as_tensor, resize
 from fedkf.data.files import find
 from fedkf.data.folder import decoded, image_files
 from fedkf.data.npz import npz_inputs
+from fedkf.data.scaling import filled, moments, scale
 from fedkf.data.source import Say, Source, check_inputs
 
 WAYS = (
@@ -111,6 +113,14 @@ def from_object(given: Any, where: str = "proxy") -> NDArray[Any]:
     if len({x.shape for x in inputs}) != 1:
         raise UserError(f"{where} holds no samples, or samples of different shapes")
     return np.stack(inputs)
+
+
+def whole(inputs: NDArray[Any], mean: Sequence[float] | None) -> NDArray[Any]:
+    """Measured inputs with a mean in the place of missing ones: the given one, or their own."""
+    if inputs.dtype.kind != "f" or not np.isnan(inputs).any():
+        return inputs
+    own = mean or scale(moments(inputs, least=1))[0]
+    return filled(torch.from_numpy(inputs.astype(np.float32)), own).numpy()
 
 
 def fit(inputs: NDArray[Any], shape: tuple[int, ...], where: str) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,9 +19,18 @@ SPELLINGS = (
 """What stands there, too, unless a configuration has a list of its own."""
 
 
+OPEN = "auto"
+"""What `data.decimal` is where files are to show it."""
+
+
 def spelled(values: Sequence[str]) -> list[str]:
     """The cells that stand for nothing measured, by what a configuration lists."""
     return [*values, *(SPELLINGS if tuple(values) == MISSING_VALUES else ())]
+
+
+def comparison(rule: str | None) -> re.Match[str] | None:
+    """The parts of a `data.positive` such as '>0'; None where it is a value."""
+    return re.fullmatch(r"(>=|<=|>|<|=)\s*(.+)", rule or "")
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,7 @@ class Reading:
     missing: str = "indicator"
     indicators: Sequence[str] | None = None
     missing_values: Sequence[str] = field(default_factory=lambda: spelled(MISSING_VALUES))
+    decimal: str = OPEN
     window: int | None = None
     stride: int | None = None
     lenient: bool = False
@@ -66,6 +77,23 @@ class Reading:
         """The columns of the target."""
         given = self.target or ()
         return [given] if isinstance(given, str) else list(given)
+
+    def names(self, name: str) -> bool:
+        """Whether the cells of a column are names (of sites, people, categories, classes) and not
+        measured, even if they are numbers."""
+        if name in (self.site, self.split_by, *self.categorical, *(self.categories or ())):
+            return True
+        if name in self.groups:
+            return name not in (self.columns or ())
+        return name in self.targets and not self.measures(name)
+
+    def measures(self, target: str) -> bool:
+        """Whether a column of the target is a number, or becomes a class by its size."""
+        from fedkf.core.objective import find  # which needs torch
+
+        kind = find(self.task).targets
+        number = kind == "number" or (kind == "time" and target == self.targets[0])
+        return number or comparison(self.positive) is not None
 
     def unused(self, name: str) -> bool:
         """Whether nothing is read of a column: it is ignored, or others are named as inputs."""

@@ -18,11 +18,11 @@ from fedkf.data.cells import Cells, ending
 from fedkf.data.clocks import clock_notes, is_clock, steady
 from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
-from fedkf.data.outcomes import check_spelling, comparison
+from fedkf.data.outcomes import check_spelling
 from fedkf.data.owners import refuse_unnamed
-from fedkf.data.reading import Reading
+from fedkf.data.reading import Reading, comparison
 from fedkf.data.source import Say
-from fedkf.data.tabular import Table, read_csv
+from fedkf.data.tabular import Table, read_each
 
 ENDINGS = (".csv", ".tsv", ".txt")
 MOST_NOTES = 3
@@ -58,15 +58,20 @@ class Recording:
         return replace(self, lines=lines, values=values, labels=labels, groups=groups)
 
 
-def read_all(root: Path, reading: Reading, say: Say) -> tuple[list[Recording], list[str]]:
-    """The recordings of a file, or of all below a folder, and their channels."""
+def read_all(
+    root: Path, reading: Reading, say: Say
+) -> tuple[list[Recording], list[str], str | None]:
+    """The recordings of a file, or of all below a folder, their channels, and how numbers are
+    written where they may be so otherwise."""
     files = csv_files(root) if root.is_dir() else [root]
     found: list[Recording] = []
     channels: list[str] = []
     notes: dict[str, None] = {}
     above = root if root.is_dir() else root.parent
-    for file in files:
-        table, place = read_csv(file, unused=reading.unused), file.relative_to(above)
+    decimal: str | None = None
+    tables = read_each(f"data.path: {root}", files, reading)
+    for file, table in zip(files, tables, strict=True):
+        place, decimal = file.relative_to(above), decimal or table.decimal
         own = told_by(table, place, reading) if reading.lenient else reading
         names = channel_names(table, own)
         notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, own)))
@@ -77,7 +82,7 @@ def read_all(root: Path, reading: Reading, say: Say) -> tuple[list[Recording], l
         found += cut_at_changes(table, place, channels, own)
     for text in [*notes][:MOST_NOTES]:
         say(text)
-    return found, channels
+    return found, channels, decimal
 
 
 def told_by(table: Table, place: Path, reading: Reading) -> Reading:

@@ -59,7 +59,7 @@ def table_rows(found: Table, reading: Reading) -> Rows:
 
 def file_rows(path: str, reading: Reading) -> Rows:
     """The rows of a CSV or Parquet file, or of a folder of these."""
-    table = read_table(path, reading.unused)
+    table = read_table(path, reading)
     return table_rows(replace(table, where=table.where.removeprefix("data.path: ")), reading)
 
 
@@ -113,7 +113,7 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
         raise UserError(
             f"the model was trained on arrays; {path} must be an .npz file with signals"
         )
-    table, reading = unlabelled(read_csv(path, unused=reading.unused), reading)
+    table, reading = unlabelled(read_csv(path, reading), reading)
     place = Path("any", path.name)  # the folder that stands in for the target that is not there
     found = cut_at_changes(table, place, channel_names(table, reading), reading)
     starts = [

@@ -47,6 +47,8 @@ class Source:
     """Where each sample stood in its source, before any was left out."""
     layout: Layout | None = None
     """What a table's inputs are made of."""
+    decimal: str | None = None
+    """How its files write numbers, where it is known and they may be written otherwise."""
     channels: Sequence[str] = ()
     """The columns that a recording's channels were, or the numbers of an array's, in order."""
     groups: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
@@ -136,13 +138,14 @@ def check(
 
 def check_inputs(inputs: NDArray[Any], wrong: Callable[[str], UserError]) -> NDArray[Any]:
     """Inputs that a model can take: images of bytes or in [0, 1], or any finite floats."""
+    what = "images" if inputs.ndim == 4 else "inputs"
     if np.issubdtype(inputs.dtype, np.floating):
         if inputs.dtype.itemsize > 8:  # PyTorch knows no longer ones
             inputs = inputs.astype(np.float64)
         if not np.isfinite(inputs).all():
-            raise wrong("images hold NaN or infinite values")
+            raise wrong(f"{what} hold NaN or infinite values")
         if inputs.size and max(float(inputs.max()), -float(inputs.min())) > LARGEST:
-            raise wrong(f"images hold numbers beyond {LARGEST:g}, which float32 cannot hold")
+            raise wrong(f"{what} hold numbers beyond {LARGEST:g}, which float32 cannot hold")
         if inputs.ndim == 4 and (inputs.min() < 0 or inputs.max() > 1):
             raise wrong(
                 f"float images must lie in [0, 1], these go from {inputs.min():g} to "
@@ -151,7 +154,8 @@ def check_inputs(inputs: NDArray[Any], wrong: Callable[[str], UserError]) -> NDA
     elif inputs.ndim != 4 and np.issubdtype(inputs.dtype, np.integer):
         inputs = inputs.astype(np.float32)
     elif inputs.dtype != np.uint8:
-        raise wrong(f"images are {inputs.dtype}; they must be uint8, or float in [0, 1]")
+        needed = "uint8, or float in [0, 1]" if what == "images" else "numbers"
+        raise wrong(f"{what} are {inputs.dtype}; they must be {needed}")
     return inputs
 
 

@@ -25,7 +25,7 @@ def table(path: str, reading: Reading, say: Say = lambda text: None) -> Source:
 
     Without either the rows are pooled. Rows without a target are left out, and their number told.
     """
-    return from_table(read_table(path, reading.unused), reading, say)
+    return from_table(read_table(path, reading), reading, say)
 
 
 def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> Source:
@@ -44,6 +44,7 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
         say(text)
     inputs = inputs_of(found, layout, reading)
     source = Source(inputs, labels, class_names, task=reading.task, measured=True, layout=layout)
+    source = replace(source, decimal=found.decimal)
     source = owned(source, found, reading)
     if reading.split_by is not None:
         units = np.unique(found.cells[reading.split_by], return_inverse=True)[1]

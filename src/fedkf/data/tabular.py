@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,8 +25,9 @@ from fedkf.data.cells import (
     read_text,
     without_row_numbers,
 )
-from fedkf.data.decimals import with_points
+from fedkf.data.decimals import Survey, Writing, decided, surveyed
 from fedkf.data.files import find, some
+from fedkf.data.reading import Reading
 
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
 """Of tables; all but the last may also be packed (.csv.gz)."""
@@ -38,7 +39,8 @@ class Table:
 
     `absent` are the columns that some files lack, each with one that lacks it and one that has it;
     their cells are empty there. `notes` are what a person should know of how files were read.
-    `unit` is what a row is called, and `counted` what its place in the file is.
+    `unit` is what a row is called, and `counted` what its place in the file is. `plain` says that
+    its numbers are as programs write them, `decimal` how they were written otherwise.
     """
 
     where: str
@@ -50,6 +52,8 @@ class Table:
     notes: Sequence[str] = ()
     unit: str = "row"
     counted: str = "line"
+    plain: bool = True
+    decimal: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -69,23 +73,25 @@ class Table:
         return replace(self, cells=cells, files=self.files[chosen], lines=self.lines[chosen])
 
 
-def read_table(path: str, unused: Unused = lambda name: False) -> Table:
-    """All rows of a file, or of the files of a folder, which have the same columns.
-
-    Of columns that are `unused` nothing but their names is needed.
-    """
+def read_table(path: str, reading: Reading) -> Table:
+    """All rows of a file, or of the files of a folder, which have the same columns."""
     given = Path(path).expanduser()
     file = find(path, folder=given.is_dir() or not given.suffix)
     if not file.is_dir():
-        return read_files(str(file), [file], unused=unused)
+        return read_files(str(file), [file], reading=reading)
     try:
-        files = sorted(p for p in file.iterdir() if ending(p) in ENDINGS and p.is_file())
+        files = sorted(p for p in file.iterdir() if is_table(p))
     except OSError as error:
         raise UserError(f"data.path: {file} cannot be read: {error.strerror}") from None
     if not files:
         raise UserError(f"data.path: {file} holds no tables ({', '.join(ENDINGS)})")
-    found = read_files(str(file), files, unused=unused)
+    found = read_files(str(file), files, reading=reading)
     return replace(found, sited=True, notes=[*left_out(file, files, found), *found.notes])
+
+
+def is_table(file: Path) -> bool:
+    """Whether a file in a folder is a table, and not hidden."""
+    return ending(file) in ENDINGS and not file.name.startswith(".") and file.is_file()
 
 
 def left_out(folder: Path, files: Sequence[Path], found: Table) -> list[str]:
@@ -104,16 +110,22 @@ def read_files(
     where: str,
     files: Sequence[Path],
     header: Sequence[str] | None = None,
-    unused: Unused = lambda name: False,
+    reading: Reading = Reading(),  # noqa: B008
 ) -> Table:
     """The rows of these files, one after the other, in the first one's order of columns.
 
     A `header` stands in for the first line of files that have none.
     """
+
+    def wrong(reason: str) -> UserError:
+        return UserError(f"data.path: {where}: {reason}")
+
+    unused = reading.unused
     tables = [
-        read_parquet(f, unused) if ending(f) == ".parquet" else read_csv(f, header, unused)
+        read_parquet(f, unused) if ending(f) == ".parquet" else as_written(f, header, unused)
         for f in files
     ]
+    tables = with_points(tables, reading, wrong)
     if not sum(table.rows for table in tables):
         raise UserError(f"data.path: {where} holds no rows")
     names = list(dict.fromkeys(name for table in tables for name in table.names))
@@ -125,11 +137,12 @@ def read_files(
             absent[name] = (lacking[0], having[0])
     return Table(
         f"data.path: {where}",
-        joined(tables, names, unused, lambda reason: UserError(f"data.path: {where}: {reason}")),
+        joined(tables, names, unused, wrong),
         np.concatenate([t.files for t in tables]),
         np.concatenate([t.lines for t in tables]),
         absent=absent,
         notes=list(dict.fromkeys(text for table in tables for text in table.notes)),
+        decimal=tables[0].decimal,
     )
 
 
@@ -147,22 +160,72 @@ def joined(
     }
 
 
-def made_of(
-    file: Path, cells: dict[str, Cells], lines: Sequence[int], notes: Sequence[str] = ()
-) -> Table:
+def made_of(file: Path, cells: dict[str, Cells], lines: Sequence[int]) -> Table:
+    notes: list[str] = []
     kept, dropped = without_row_numbers(cells)
     if dropped and kept:
         cells, what = kept, "a column without a name that only numbers the rows"
-        notes = [*notes, f"{file.name}: {what} is left out"]
+        notes = [f"{file.name}: {what} is left out"]
     check_names(list(cells), lambda reason: UserError(f"data.path: {file}: {reason}"))
     places = np.array(lines, dtype=np.int64)
     return Table(f"data.path: {file}", cells, np.full(len(places), file.name), places, notes=notes)
 
 
-def read_csv(
+def with_points(tables: Sequence[Table], reading: Reading, wrong: Wrong) -> list[Table]:
+    """The tables of files with numbers as programs write them."""
+    if all(table.plain for table in tables):
+        return [*tables]
+    surveys = [survey(table, reading) for table in tables]
+    writing = decided(surveys, reading, wrong)
+    each = enumerate(zip(tables, surveys, strict=True))
+    return [pointed(table, own, writing, k, reading) for k, (table, own) in each]
+
+
+def survey(table: Table, reading: Reading) -> Survey:
+    """What the numbers of a file tell."""
+    file = table.where.removeprefix("data.path: ")
+    return surveyed(Path(file).name, table.cells, table.plain, reading)
+
+
+def pointed(table: Table, own: Survey, writing: Writing, k: int, reading: Reading) -> Table:
+    """The table of the kth file with numbers as programs write them."""
+    cells, notes = writing.pointed(k, own, table.cells, reading)
+    notes = [*table.notes, *notes]
+    return replace(table, cells=cells, notes=notes, plain=True, decimal=writing.decimal)
+
+
+def read_csv(file: Path, reading: Reading = Reading()) -> Table:  # noqa: B008
+    """The columns of a CSV file with numbers as programs write them."""
+    table = as_written(file, None, reading.unused)
+    (found,) = with_points([table], reading, lambda why: UserError(f"data.path: {file}: {why}"))
+    return found
+
+
+def read_each(where: str, files: Sequence[Path], reading: Reading) -> Iterator[Table]:
+    """The tables of CSV files, one after the other, as memory may not hold them all.
+
+    At the first one whose numbers may have commas, what all of them tell is looked at.
+    """
+    surveys: list[Survey] = []
+    for k, file in enumerate(files):
+        table = as_written(file, None, reading.unused)
+        if table.plain:
+            yield table
+            continue
+        if not surveys:
+            others = (table if f is file else as_written(f, None, reading.unused) for f in files)
+            surveys = [survey(other, reading) for other in others]
+            writing = decided(surveys, reading, lambda reason: UserError(f"{where}: {reason}"))
+        yield pointed(table, surveys[k], writing, k, reading)
+
+
+def as_written(
     file: Path, header: Sequence[str] | None = None, unused: Unused = lambda name: False
 ) -> Table:
-    """The columns of a CSV file, divided by commas, semicolons or tabs."""
+    """The columns of a CSV file, divided by commas, semicolons or tabs.
+
+    Of columns that are `unused` nothing but their names is needed.
+    """
 
     def wrong(reason: str) -> UserError:
         return UserError(f"data.path: {file}: {reason}")
@@ -182,10 +245,7 @@ def read_csv(
             raise wrong(f"line {line} has {len(row)} cells, and there are {len(names)} columns")
     columns = zip(*(row for _, row in rows), strict=True) if rows else ((),) * len(names)
     cells = as_cells(dict(zip(names, columns, strict=True)), unused, wrong)
-    notes: list[str] = []
-    if divider != ",":
-        cells, notes = with_points(cells, unused, wrong)
-    return made_of(file, cells, [line for line, _ in rows], notes)
+    return replace(made_of(file, cells, [line for line, _ in rows]), plain=divider == ",")
 
 
 def check_names(names: Sequence[str], wrong: Wrong) -> None:

@@ -40,7 +40,7 @@ def windowed(root: Path, reading: Reading, say: Say) -> Source:
     window, stride = reading.window, reading.stride or reading.window
     if window is None or stride is None:
         raise UserError("data.window is missing: how many rows of a recording make one sample")
-    found, channels = read_all(root, reading, say)
+    found, channels, decimal = read_all(root, reading, say)
     for text in scattered_notes(found):
         say(text)
     short = [r for r in found if r.length < window]
@@ -69,7 +69,7 @@ def windowed(root: Path, reading: Reading, say: Say) -> Source:
             f"nothing says whose the {files} recordings are; data.site names a column, or a "
             r"pattern of the files' names such as 'p\d+'"
         )
-    return replace(source, channels=channels)
+    return replace(source, channels=channels, decimal=decimal)
 
 
 def divisible(found: list[Recording], window: int, stride: int, say: Say) -> list[Recording]:

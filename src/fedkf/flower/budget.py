@@ -17,6 +17,7 @@ from pydantic import Field
 from fedkf.core.errors import UserError
 from fedkf.core.payload import write_atomically
 from fedkf.core.privacy import Mechanism
+from fedkf.data.reading import OPEN
 from fedkf.flower.evidence import KEY, Witness, behind, completed, summary
 from fedkf.flower.logs import SENT
 from fedkf.flower.orders import locked
@@ -35,7 +36,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """What a file that was damaged may end in."""
 READING = (
     *("task", "class_names", "target", "positive", "site", "columns", "categorical", "categories"),
-    *("missing", "indicators", "missing_values", "window", "stride", "unit", "ignore"),
+    *("missing", "indicators", "missing_values", "window", "stride", "unit", "ignore", "decimal"),
     *("train_fraction", "seed", "split", "split_by"),
 )
 """The keys of data by which numbers of samples, and whether they can be read, tell of samples."""
@@ -78,6 +79,8 @@ class Terms:
         data["class_names"] = data["class_names"] or []  # none, until a coordinator has settled it
         if not data["ignore"]:  # so that what sites agreed to before there was such a key holds
             del data["ignore"]
+        if data["decimal"] == OPEN:
+            del data["decimal"]
         digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
         promised = math.inf if asked.epsilon is None else asked.epsilon
         return Terms(experiment, promised, asked.delta, digest)

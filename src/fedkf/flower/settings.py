@@ -7,6 +7,7 @@ from typing import Any
 
 from fedkf import algorithms
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.data.reading import OPEN
 from fedkf.runs.config import parse
 from fedkf.runs.data_keys import Data
 from fedkf.runs.division import open_inputs, open_target
@@ -18,7 +19,7 @@ TRAVELLING: Mapping[str, tuple[str, ...]] = {
         *("task", "metrics", "class_names", "class_weights", "image_size", "mean", "std"),
         *("train_fraction", "seed", "split", "split_by", "scaling", "target", "positive", "site"),
         *("columns", "categorical", "categories", "missing", "indicators", "missing_values"),
-        *("window", "stride", "unit", "target_mean", "target_std", "ignore"),
+        *("window", "stride", "unit", "target_mean", "target_std", "ignore", "decimal"),
     ),
     "model": ("name",),
     "algorithm": ("name",),
@@ -75,6 +76,8 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
         del sent["privacy"], sent["data"]["unit"]
     if not config.data.ignore:
         del sent["data"]["ignore"]
+    if config.data.decimal == OPEN:
+        del sent["data"]["decimal"]
     if config.data.target_mean is None or config.data.target_std is None:  # nor of a target's unit
         del sent["data"]["target_mean"], sent["data"]["target_std"]
     return {**sent, "algorithm": content["algorithm"]}

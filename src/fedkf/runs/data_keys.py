@@ -126,6 +126,11 @@ class Data(Section):
     missing_values: list[str] = Field(
         [*MISSING_VALUES], description="cells of a table that stand for nothing measured"
     )
+    decimal: Literal["auto", "comma", "point"] = Field(
+        "auto",
+        description="what begins the decimals of numbers that semicolons or tabs divide, where "
+        "their column does not tell: comma, point or auto (what the files show)",
+    )
     window: Count | None = Field(None, description="rows of a recording that make one sample")
     stride: Count | None = Field(None, description="rows from one window to the next; none: window")
     groups: str | list[str] | None = Field(

@@ -50,6 +50,7 @@ def reading_of(settings: Data, least_classes: int = 2) -> Reading:
         missing=settings.missing,
         indicators=settings.indicators,
         missing_values=spelled(settings.missing_values),
+        decimal=settings.decimal,
         window=settings.window,
         stride=settings.stride,
     )
@@ -76,9 +77,11 @@ def divide(settings: Data, source: Source) -> list[Indices]:
 
 def settled_layout(source: Source) -> dict[str, Any]:
     """What inputs are made of, a table's or a recording's, as keys of the configuration."""
+    told = {} if source.decimal is None else {"decimal": source.decimal}
     if source.layout is None:
-        return {"columns": list(source.channels)} if source.channels else {}
+        return {**told, "columns": list(source.channels)} if source.channels else told
     return {
+        **told,
         "columns": list(source.layout.columns),
         "categories": {k: list(v) for k, v in source.layout.categories.items()},
         "indicators": list(source.layout.indicators),

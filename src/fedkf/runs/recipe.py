@@ -17,7 +17,7 @@ from fedkf.core.errors import UserError
 from fedkf.core.random import Streams
 from fedkf.core.shapes import Kind, many, mapping, maybe, named, take, text, whole
 from fedkf.data.federated import FederatedData, Preparation, federate_tests
-from fedkf.data.reading import Reading
+from fedkf.data.reading import OPEN, Reading
 from fedkf.data.rows import Rows, file_rows, is_rows, object_rows, signal_rows
 from fedkf.data.scaling import filled
 from fedkf.data.signals import signals
@@ -45,6 +45,7 @@ KEPT: dict[str, Kind[Any]] = {
     "missing": text,
     "indicators": maybe(texts),
     "missing_values": texts,
+    "decimal": text,
     "window": maybe(whole),
     "stride": maybe(whole),
 }
@@ -79,6 +80,7 @@ class Recipe:
     def read(cls, content: object) -> Self:
         """What a card says, or Damage."""
         found = mapping(content)
+        found = {"decimal": OPEN, **found}  # cards of before there was any
         reading = Reading(**{name: take(found, name, kind) for name, kind in KEPT.items()})
         source, scaling = (take(found, name, text) for name in ("source", "scaling"))
         return cls(source, scaling, found.get("private") is True, reading)
@@ -152,7 +154,7 @@ class Recipe:
             return signals(str(path), replace(reading, groups=(), lenient=True), say)
         alone = replace(reading, split_by=None, groups=(), lenient=True)
         if self.source == "table":
-            table = read_table(str(path), reading.unused)
+            table = read_table(str(path), reading)
             sited = alone.site in table.cells
             return from_table(table, alone if sited else replace(alone, site=None), say)
         if reading.window is not None:  # trained on recordings, whose columns an array has not

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedkf.core.errors import UserError
+from fedkf.data.reading import OPEN
 from fedkf.runs.config import flatten
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
@@ -20,6 +21,7 @@ LENGTH = ("federation.rounds", "federation.patience")
 SETTLED = (
     *("data.mean", "data.std", "data.class_names", "data.partition", "data.clients"),
     *("data.split", "data.scaling", "data.columns", "data.categories", "data.indicators"),
+    "data.decimal",
     *("data.target_mean", "data.target_std", "privacy.turns"),
 )
 """Keys that may be left open until the data is known."""
@@ -45,6 +47,7 @@ def refuse_changes(old: Config, new: Config, done: int, settled: bool = True) ->
         was, now = before.get(key), after.get(key)
         open_ = not settled and (key in SETTLED or key == "generator.name")
         open_ &= key != "privacy.turns" or now is None
+        open_ |= key == "data.decimal" and was == OPEN  # as runs of before there was any
         if was != now and not open_ and not key.startswith(FREE_ON_RESUME + LENGTH):
             raise UserError(
                 f"{key} is {now!r} but the run began with {was!r}; "

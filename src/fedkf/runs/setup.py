@@ -128,11 +128,15 @@ def prepare_proxy(
 ) -> torch.Tensor | None:
     """The server's inputs, as the clients' are prepared; the configuration is a settled one.
 
-    Where clients scale themselves the server does so too, as a site held out would.
+    Where clients fill and scale by statistics of their own the server does so too, as a site held
+    out would.
     """
     if inputs is None:
         return None
     settings = config.data
+    if settings.scaling is not None and inputs.shape[1:] == shape:
+        agreed = settings.scaling == "federated" or config.privacy.on
+        inputs = proxy.whole(inputs, (settings.mean or (0.0,)) if agreed else None)
     x = proxy.fit(inputs, shape, f"data.proxy: {settings.proxy}")
     if settings.scaling == "site":
         x = normalise(x, *scale(moments(x.numpy(), least=1)))

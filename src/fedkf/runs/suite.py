@@ -19,6 +19,7 @@ from fedkf.core.limits import shown
 from fedkf.core.records import Round, Summary
 from fedkf.core.scores import Numbers
 from fedkf.data.public import DATASETS
+from fedkf.data.reading import OPEN
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import ACCURACY
 from fedkf.runs import config as configuration
@@ -234,7 +235,7 @@ def difference(wanted: Config, found: Config) -> str | None:
     """The first key in which two configurations mean different experiments."""
     first, second = comparable(wanted), comparable(found)
     for key in sorted(first.keys() | second.keys()):
-        open_ = key in SETTLED and first.get(key) is None
+        open_ = key in SETTLED and first.get(key) in (None, OPEN)
         # What a run settles for itself: its owners' number, a generator for what is no image.
         open_ |= key == "data.clients" and second["data.partition"] == "natural"
         open_ |= key == "generator.name" and second.get(key) in ("mlp", "signal")
