@@ -15,7 +15,8 @@ from PIL import Image
 import fedkf
 from fedkf.core.errors import UserError
 from fedkf.runs.config import resolve
-from fedkf.runs.setup import load_samples, make_data, prepare_proxy, settle
+from fedkf.runs.proxies import prepare_proxy
+from fedkf.runs.setup import load_samples, make_data, settle
 
 
 def prepared(settings: Settings) -> tuple[Any, Any]:

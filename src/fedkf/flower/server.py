@@ -36,9 +36,10 @@ from fedkf.runs.assembly import Assembly
 from fedkf.runs.division import agreement
 from fedkf.runs.experiment import Experiment, reporting_disk_errors
 from fedkf.runs.provenance import provenance
+from fedkf.runs.proxies import check_proxy, named_proxy, prepare_proxy
 from fedkf.runs.resuming import refuse_changes, refuse_lost
 from fedkf.runs.secure import clients_needed
-from fedkf.runs.setup import check_proxy, make_algorithm, named_proxy, prepare_proxy
+from fedkf.runs.setup import make_algorithm
 from fedkf.runs.stopping import complete
 from fedkf.runs.store import RunFolder
 

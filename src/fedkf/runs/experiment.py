@@ -37,18 +37,17 @@ from fedkf.runs.keeping import Keeper
 from fedkf.runs.personalize import data_of
 from fedkf.runs.privacy import check_scale
 from fedkf.runs.provenance import provenance, refuse_other_origin
+from fedkf.runs.proxies import check_proxy, prepare_proxy
 from fedkf.runs.result import Result, read_result, summarise
 from fedkf.runs.resuming import refuse_changes, refuse_lost
 from fedkf.runs.schema import Config
 from fedkf.runs.secure import check_crowd
 from fedkf.runs.setup import (
     Objects,
-    check_proxy,
     load_samples,
     make_algorithm,
     make_data,
     make_holdout,
-    prepare_proxy,
     settle,
 )
 from fedkf.runs.stopping import BUDGET, Patience, complete, ending
