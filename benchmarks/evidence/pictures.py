@@ -1,4 +1,4 @@
-"""The pictures of results/README.md: part by part, against α, time and bytes, by client."""
+"""The pictures of results/README.md: against α, time and bytes, by client and part by part."""
 
 from __future__ import annotations
 
@@ -109,6 +109,30 @@ def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, floa
     return f"minutes ({timed.workers} workers)" if timed else "minutes", minutes
 
 
+# -- client by client ------------------------------------------------------------------------------
+
+
+def client_by_client(evidence: Evidence) -> list[Chart]:
+    """What every client gains over FedAvg, all as OCA, who is served worst by all of them first."""
+    charts = []
+    for world in worlds(evidence):
+        base = world.method("fedavg")
+        known = {name: one for name in FAMILY if (one := world.method(name))}
+        groups = [one.group for one in (base, *known.values()) if one]
+        order, series = served(groups, "oca"), list[Series]()
+        for colour, name in enumerate(FAMILY, 1):
+            own = known.get(name)
+            gains = gains_of(own.group, base.group, "oca") if own and base else {}
+            if own and gains:
+                places = [place for place, who in enumerate(order, 1) if who in gains]
+                heights = [100 * gains[who] for who in order if who in gains]
+                series.append(Bars(name=own.method, x=places, y=heights, colour=colour))
+        if series:
+            x = Axis("client, the worst served first", whole=True)
+            charts.append(Chart(world.title, x, Axis("points", zero_line=True), series))
+    return charts
+
+
 # -- what each part is worth -----------------------------------------------------------------------
 
 
@@ -135,34 +159,10 @@ def part_by_part(evidence: Evidence) -> list[Chart]:
     return [Chart("What each part is worth", Axis("", names=names), y, series)] if series else []
 
 
-# -- client by client ------------------------------------------------------------------------------
-
-
-def client_by_client(evidence: Evidence) -> list[Chart]:
-    """What every client gains over FedAvg, all as OCA, who is served worst by all of them first."""
-    charts = []
-    for world in worlds(evidence):
-        base = world.method("fedavg")
-        known = {name: one for name in FAMILY if (one := world.method(name))}
-        groups = [one.group for one in (base, *known.values()) if one]
-        order, series = served(groups, "oca"), list[Series]()
-        for colour, name in enumerate(FAMILY, 1):
-            own = known.get(name)
-            gains = gains_of(own.group, base.group, "oca") if own and base else {}
-            if own and gains:
-                places = [place for place, who in enumerate(order, 1) if who in gains]
-                heights = [100 * gains[who] for who in order if who in gains]
-                series.append(Bars(name=own.method, x=places, y=heights, colour=colour))
-        if series:
-            x = Axis("client, the worst served first", whole=True)
-            charts.append(Chart(world.title, x, Axis("points", zero_line=True), series))
-    return charts
-
-
 PICTURES: Mapping[str, tuple[int, Callable[[Evidence], list[Chart]]]] = {
-    "parts": (1, part_by_part),
     "alpha": (2, against_alpha),
     "cost": (2, against_cost),
     "gain": (3, client_by_client),
+    "parts": (1, part_by_part),
 }
 """The pictures by the names of their files, and how many charts stand in a row."""
