@@ -102,7 +102,7 @@ def curves(one: Setting, colour: int, each: float | None) -> list[Series]:
 def time_scale(evidence: Evidence, world: World) -> tuple[str, Mapping[str, float]]:
     """What a round of each algorithm takes, and in which unit.
 
-    Minutes of an idle machine. The runs' own seconds are no measure: it had other work beside them.
+    Measured apart: the runs' own seconds are no measure, for the machine had other work as well.
     """
     timed = evidence.pace(world.paced)
     minutes = {name: each / 60 for name, each in evidence.seconds(world.paced).items()}

@@ -87,7 +87,7 @@ class Evidence:
         return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def pace(self, kind: str) -> pace.Pace | None:
-        """What a round of each method takes on an idle machine on data of a kind.
+        """What a round of each method takes on data of a kind.
 
         On letters as `fedkf reproduce time-to-target` measured it, elsewhere as `paces.py`.
         """
