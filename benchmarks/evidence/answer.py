@@ -73,8 +73,10 @@ def t1_line(evidence: Evidence, every: Sequence[World]) -> str:
     more = ""
     if rates:
         few, many = min(rates), max(rates)
-        ends = [f"{signed(100 * rates[r], 0)} with {100 * r:.0f} %" for r in (few, many)]
-        more = f" It hangs on how many are active in a round: {listed(ends)} (letters, one seed)."
+        ends = [f"{signed(100 * rates[r].mean, 0)} with {100 * r:.0f} %" for r in (few, many)]
+        seeds = paper.seeds_told(one.seeds for one in rates.values())
+        of = f"letters, {seeds.removesuffix('.').lower()}"
+        more = f" It hangs on how many are active in a round: {listed(ends)} ({of})."
     return (
         "**T1** costs sites nothing, whatever the method: read it as OCA. FedAvg as OCA less "
         f"FedAvg as ACA, mean of the last {LATE} rounds: {listed(told)}.{more}"

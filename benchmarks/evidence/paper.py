@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from evidence.contrasts import LATE, LATELY, Contrast, Model, contrast, signed
+from evidence.contrasts import LATE, LATELY, Contrast, Model, contrast, shown
 from evidence.markdown import NONE, listed, table
 from evidence.reading import LETTERS, Evidence, find
+from evidence.tables import NOTHING
 from fedkf.charts.labels import algorithm_label
 from fedkf.metrics import METRICS
 from fedkf.paper import analyses, experiments, findings, flamby, speed
 from fedkf.paper.experiment import Report
+from fedkf.paper.grid import ROW
 from fedkf.paper.published import COMPARED, PAPER_METRICS
 from fedkf.paper.scales import Scale, choose, main_plans
 from fedkf.paper.tables import ResultTable
 from fedkf.runs.collect import READOUTS, Group, gather
 from fedkf.runs.existing import existing_runs
+from fedkf.runs.statistics import Difference, over_seeds
 
 OPTIONS = "--scale paper --data letters --set generator.preset=lite"
 UNTIMED = "Not measured on an idle machine yet; the runs' own seconds are of a busy one."
 DRAWN = ("curves", "t1", "drift")
 SHORT, SWEEPS = "letters-short", ("rate-sweep", "alpha-sweep", "tuning")
+MOST_SEEDS = 3
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -92,17 +96,30 @@ def draw(evidence: Evidence, folder: Path) -> list[Path]:
 
 def sweep(evidence: Evidence, what: str) -> str:
     """A sweep of the paper's at the scale `small`, from results/letters-short."""
-    command = f"`fedkf reproduce {what} --scale small --existing --out results/{SHORT}`"
+    scale = sweep_scale(evidence, what)
+    more = f" --seeds {len(scale.seeds)}" if len(scale.seeds) > 1 else ""
+    command = f"`fedkf reproduce {what} --scale small{more} --existing --out results/{SHORT}`"
     with tempfile.TemporaryDirectory() as folder:
         tables = sweep_report(evidence, what, Path(folder)).tables
-    text = "\n".join(made.markdown() for made in tables) or "No run is finished yet."
+    text = "\n".join(made.markdown() for made in tables) or NOTHING
     text = HEADING.sub(r"**\1**", text)
     return f"{command}\n\n{text.strip()}"
 
 
+def sweep_scale(evidence: Evidence, what: str) -> Scale:
+    """The scale with as many seeds as every run of the sweep has."""
+    records, scale = evidence.records(SHORT), choose("small")
+    while len(scale.seeds) < MOST_SEEDS:
+        more = choose("small", seeds=len(scale.seeds) + 1)
+        if not all(plan.name in records for plan in experiments.EXPERIMENTS[what].plans(more)):
+            break
+        scale = more
+    return scale
+
+
 def sweep_report(evidence: Evidence, what: str, folder: Path) -> Report:
     """Tables and figures of a sweep; neither where it has no run."""
-    scale, experiment = choose("small"), experiments.EXPERIMENTS[what]
+    scale, experiment = sweep_scale(evidence, what), experiments.EXPERIMENTS[what]
     plans, records = experiment.plans(scale), evidence.records(SHORT)
     found = {plan.name: records[plan.name] for plan in plans if plan.name in records}
     if not found:
@@ -110,29 +127,41 @@ def sweep_report(evidence: Evidence, what: str, folder: Path) -> Report:
     return experiment.report(gather(plans, found), scale, folder)
 
 
-def worth_by_rate(evidence: Evidence) -> dict[str, dict[float, float]]:
-    """T1's gain in AMP by how many clients are active in a round, by method; one seed each."""
-    found: dict[str, dict[float, float]] = {}
-    for plan in experiments.EXPERIMENTS["rate-sweep"].plans(choose("small")):
-        run = evidence.records(SHORT).get(plan.name)
-        ends = [run.final(readout) for readout in ("oca", "aca")] if run else []
-        amps = [end["amp"] for end in ends if end]
-        if run and len(amps) == 2 and None not in amps:
-            name = algorithm_label(run.config.algorithm.name)
-            gain = (amps[0] or 0) - (amps[1] or 0)
-            found.setdefault(name, {})[run.config.federation.fraction] = gain
-    return {name: dict(sorted(by.items())) for name, by in found.items()}
+def worth_by_rate(evidence: Evidence) -> dict[str, dict[float, Difference]]:
+    """T1's gain in AMP by how many clients are active in a round, by method."""
+    plans = experiments.EXPERIMENTS["rate-sweep"].plans(choose("small", seeds=MOST_SEEDS))
+    found: dict[str, dict[float, Difference]] = {}
+    for group in gather(plans, evidence.records(SHORT)):
+        ends = [[run.final(readout) for readout in ("oca", "aca")] for run in group.runs]
+        amps = [(oca["amp"], aca["amp"]) for oca, aca in ends if oca and aca]
+        gains = [oca - aca for oca, aca in amps if oca is not None and aca is not None]
+        if gains:
+            name = algorithm_label(group.point[ROW])
+            found.setdefault(name, {})[group.point["federation.fraction"]] = over_seeds(gains)
+    return found
 
 
 def by_rate(evidence: Evidence) -> str:
     """The same as a table."""
     found = worth_by_rate(evidence)
+    if not found:
+        return NOTHING
     rates = sorted({rate for by in found.values() for rate in by})
-    rows = [
-        [name, *(signed(100 * by[rate]) if rate in by else NONE for rate in rates)]
-        for name, by in found.items()
-    ]
-    return table(["OCA less ACA, AMP, points", *(f"{100 * rate:.0f} %" for rate in rates)], rows)
+    rows = [[name, *(shown(by.get(rate)) for rate in rates)] for name, by in found.items()]
+    made = table(["OCA less ACA, AMP, points", *(f"{100 * rate:.0f} %" for rate in rates)], rows)
+    return f"{made}\n\n{seeds_told(one.seeds for by in found.values() for one in by.values())}"
+
+
+def seeds_told(counts: Iterable[int]) -> str:
+    """How many seeds there are, of the fewest to the most.
+
+    >>> seeds_told([1]), seeds_told([3, 1])
+    ('One seed.', '1 to 3 seeds.')
+    """
+    known = sorted(set(counts))
+    if known == [1]:
+        return "One seed."
+    return f"{' to '.join(str(count) for count in dict.fromkeys([known[0], known[-1]]))} seeds."
 
 
 # -- findings --------------------------------------------------------------------------------------

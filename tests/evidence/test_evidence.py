@@ -10,7 +10,7 @@ from typing import Any
 import again
 import every_step
 import pytest
-from evidence import answer, leaving, pages, tables, worlds
+from evidence import answer, leaving, pages, paper, tables, worlds
 from evidence.contrasts import (
     Contrast,
     Model,
@@ -24,6 +24,8 @@ from evidence.contrasts import (
 from evidence.reading import UNCHANGED, Evidence, Setting, point_of, read_records, setting_of
 from evidence.sentences import not_behind, pair_of
 
+from fedkf.paper.experiments import EXPERIMENTS
+from fedkf.paper.scales import choose
 from fedkf.runs.collect import Group
 from fedkf.runs.config import read, resolve
 from fedkf.runs.statistics import CHANCE, Difference
@@ -367,3 +369,20 @@ def test_records_that_were_trained_again_are_counted(tmp_path: Path) -> None:
         f"Of 2 records of 2 versions of the program, drawn by lot, 1 came out again {SAME}. The "
         "AMP of the other 1 moved by 2.0 points in the mean, 3.0 at most."
     )
+
+
+def test_a_sweep_has_the_seeds_that_all_of_its_runs_have(tmp_path: Path) -> None:
+    """T1's worth at each rate counts those that are there."""
+    folder, found = tmp_path / "results" / paper.SHORT, Evidence(tmp_path / "results", tmp_path)
+    for plan in EXPERIMENTS["rate-sweep"].plans(choose("small", seeds=3)):
+        seed, rate = plan.config.federation.seed, plan.config.federation.fraction
+        if seed < 2 or rate == 1:
+            record(folder, plan.name, [0.5 + rate / 10 * seed], seed)
+    assert len(paper.sweep_scale(found, "rate-sweep").seeds) == 2
+    assert "--seeds 2" in paper.sweep(found, "rate-sweep")
+    rows = paper.by_rate(found).splitlines()
+    assert rows[0].endswith("| 80 % | 100 % |")
+    assert rows[2].startswith("| FedAvg | +10.0 | +10.0 |")
+    assert rows[2].endswith("| +10.0 [10.0, 10.0] * |")
+    assert rows[-1] == "2 to 3 seeds."
+    assert paper.by_rate(Evidence(tmp_path / "none", tmp_path)) == tables.NOTHING

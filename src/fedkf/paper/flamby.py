@@ -32,11 +32,11 @@ SHOWN = {"mean": "mean over sites", "worst": "worst site"}
 SCALES = {
     scale.name: scale
     for scale in (
-        Scale("smoke", "one round, one seed", CONFIGS, {"federation.rounds": 1}, methods=METHODS),
-        Scale("small", "FLamby's protocol, one seed", CONFIGS, methods=METHODS),
+        Scale("smoke", "one round", CONFIGS, {"federation.rounds": 1}, methods=METHODS),
+        Scale("small", "FLamby's protocol", CONFIGS, methods=METHODS),
         Scale(
             "paper",
-            "FLamby's protocol, five seeds",
+            "FLamby's protocol",
             CONFIGS,
             seeds=(0, 1, 2, 3, 4),
             methods=METHODS,

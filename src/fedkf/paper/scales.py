@@ -29,7 +29,8 @@ class Scale:
     """The size of an experiment. The grids are those of the paper, or fewer of their values."""
 
     name: str
-    about: str
+    size: str
+    """Which data and how long, in words."""
     configs: Sequence[str]
     overrides: Mapping[str, Any] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
@@ -45,6 +46,14 @@ class Scale:
         }
     )
     methods: Sequence[str] = COMPARED
+    changed: Sequence[str] = ()
+    """What of it was set otherwise, in words."""
+
+    @property
+    def about(self) -> str:
+        """What it is, in words."""
+        seeds = "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
+        return "; ".join([f"{self.size}, {seeds}", *self.changed])
 
     def differs(self) -> str:
         """The sentence that keeps readers from comparing numbers that cannot be compared."""
@@ -61,7 +70,7 @@ SCALES = {
     for scale in (
         Scale(
             "smoke",
-            "1,797 embedded digits, 6 short rounds, one seed",
+            "1,797 embedded digits, 6 short rounds",
             ["digits"],
             {
                 "federation.rounds": 6,
@@ -80,7 +89,7 @@ SCALES = {
         ),
         Scale(
             "small",
-            "12,480 handwritten letters, 30 rounds, a narrow generator, one seed",
+            "12,480 handwritten letters, 30 rounds, a narrow generator",
             ["letters"],
             {"federation.rounds": 30, "generator.preset": "lite"},
             clients=(20, 50),
@@ -93,7 +102,7 @@ SCALES = {
         ),
         Scale(
             "paper",
-            "EMNIST, CIFAR-10 and CIFAR-100, 100 rounds, three seeds",
+            "EMNIST, CIFAR-10 and CIFAR-100, 100 rounds",
             ["emnist", "cifar10", "cifar100"],
             seeds=(0, 1, 2),
         ),
@@ -113,19 +122,21 @@ def choose(
     if name not in scales:
         raise UserError(f"--scale {name}: {nearest(name, scales)}")
     scale = scales[name]
-    changed: dict[str, Any] = {"overrides": {**scale.overrides, **(overrides or {})}}
-    about = [scale.about] if not configs else [f"{', '.join(configs)} as in `{name}`"]
-    about += [f"{key} = {value}" for key, value in (overrides or {}).items()]
+    told = [f"{key} = {value}" for key, value in (overrides or {}).items()]
+    changed: dict[str, Any] = {
+        "overrides": {**scale.overrides, **(overrides or {})},
+        "changed": [*scale.changed, *told],
+    }
     if configs:
         changed["configs"] = list(configs)
+        changed["size"] = f"{', '.join(configs)} as in `{name}`"
     if seeds is not None:
         changed["seeds"] = list(range(seeds))
-        about.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
     if methods:
         for method in methods:
             algorithms.get(method)  # a wrong name is told now
         changed["methods"] = list(methods)
-    return replace(scale, about="; ".join(about), **changed)
+    return replace(scale, **changed)
 
 
 def installed(methods: Sequence[str]) -> tuple[list[str], list[str]]:

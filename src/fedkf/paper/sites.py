@@ -39,15 +39,15 @@ SCALES = {
     for scale in (
         Scale(
             "smoke",
-            "two short rounds, one seed",
+            "two short rounds",
             FEDERATIONS,
             {"federation.rounds": 2, "federation.local_epochs": 1},
             methods=METHODS,
         ),
-        Scale("small", "the presets' protocols, one seed", FEDERATIONS, methods=METHODS),
+        Scale("small", "the presets' protocols", FEDERATIONS, methods=METHODS),
         Scale(
             "paper",
-            "the presets' protocols, three seeds",
+            "the presets' protocols",
             FEDERATIONS,
             seeds=(0, 1, 2),
             methods=METHODS,
