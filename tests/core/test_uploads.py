@@ -265,6 +265,9 @@ def test_an_evaluation_holds_nothing_but_counts_and_what_was_asked_for() -> None
     served.channel = Channel(served.channel.engine, fedkf.FedAvg())
     asked = Payload().add("aca", {"w": torch.zeros(3)}, "weights")
     assert [u.client for u in served.exchange("evaluate", [0, 1, 2], asked)] == [0]
+    assert [silent.client for silent in served.unjudged] == [1, 2]
+    assert "holds 'weights'" in served.unjudged[0].reason
+    assert served.refused == []  # that is for training
     served.tests = {0: 3}
     assert served.exchange("evaluate", [0, 1, 2], asked) == []
 

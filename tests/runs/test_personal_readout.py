@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import numpy as np
 import pytest
 import torch
 from conftest import Outcome, Settings, model_bytes
+from rich.console import Console
 from safetensors.torch import load_file
 
 import fedkf
+from fedkf.cli.progress import Lines
 from fedkf.core.client import Client
 from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload
+from fedkf.core.records import Round
 from fedkf.runs.personal import client_models
 from fedkf.runs.store import RunFolder
 
@@ -105,6 +109,37 @@ def test_an_algorithm_that_judges_more_has_personal_models_beside_it(differing: 
     last = fedkf.run(personal(differing, "head"), algorithm=Starting(), rounds=1).history[-1]
     assert set(last["readouts"]) == {"aca", "oca", "first", "personal"}
     assert all(score["clients"] == [0, 1, 2, 3] for score in last["readouts"].values())
+
+
+class Fragile(fedkf.FedAvg):
+    """One of its clients counts what cannot be."""
+
+    name = "fragile"
+
+    def evaluate(self, client: Client, down: Payload) -> Payload:
+        report = super().evaluate(client, down)
+        if client.id != 1:
+            return report
+        return report.replace(monitoring={**report.numbers["monitoring"], "aca": 10**6})
+
+
+def test_who_is_missing_from_the_metrics_is_named_with_the_reason(
+    differing: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = fedkf.run(
+        differing, algorithm=Fragile(), rounds=3, evaluate_every=2, out=tmp_path / "run"
+    )
+    last = result.history[-1]
+    assert last["readouts"]["aca"]["clients"] == [0, 2, 3]
+    assert [silent["client"] for silent in last["unjudged"]] == [1]
+    assert "'aca' is 1000000" in last["unjudged"][0]["reason"]
+    assert "unjudged" not in result.history[0]  # nobody was asked
+    assert Round.read(last).unjudged[0].client == 1
+    with Lines(3, "run", Console(file=sys.stderr, width=200)) as lines:
+        for record in result.history:
+            lines.round_finished(Round.read(record))
+    told = capsys.readouterr().err
+    assert told.count("client 1 is missing from the metrics") == 1
 
 
 def test_report_and_sweeps_have_a_row_for_personal_models(

@@ -15,7 +15,7 @@ from rich.progress import Progress as RichProgress
 from fedkf.core.client import Reply
 from fedkf.core.federation import Observer
 from fedkf.core.personal import EVALUATIONS
-from fedkf.core.records import Round
+from fedkf.core.records import Refused, Round
 from fedkf.metrics import PAPER
 from fedkf.metrics.sites import over
 
@@ -27,6 +27,7 @@ class Progress(Observer):
         self.rounds, self.title, self.console = rounds, title, console
         self.began = time.perf_counter()
         self.first = 0
+        self.told: set[Refused] = set()
 
     def __enter__(self) -> Progress:
         return self
@@ -52,6 +53,13 @@ class Progress(Observer):
             self.say(
                 f"round {record.round}: client {refusal.client} was left out: {refusal.reason}"
             )
+        for silent in record.unjudged:
+            if silent not in self.told:  # it may be away for many rounds
+                self.told.add(silent)
+                self.say(
+                    f"round {record.round}: client {silent.client} is missing from the metrics: "
+                    f"{silent.reason}"
+                )
 
     def pace(self, done: int) -> tuple[float, str]:
         """Seconds a round so far, and the time still to go."""

@@ -200,6 +200,7 @@ class Federation:
             privacy=None if self.budget is None else self.budget.spent(asked),
             holdout=holdout,
             uncounted=server.uncounted,
+            unjudged=server.unjudged,
         )
         self.done = round
         clock.laps["train"] = server.seconds_training
@@ -239,7 +240,7 @@ class Federation:
         readouts = self.final = self._finished(self.readouts(state))
         if self._tells_more(record):
             scores, holdout = self._judged(readouts, last=True)
-            record = replace(record, readouts=scores, holdout=holdout)
+            record = replace(record, readouts=scores, holdout=holdout, unjudged=server.unjudged)
         more = {way: count - before[way] for way, count in self.ledger.bytes().items()}
         total = {way: record.bytes.get(way, 0) + count for way, count in more.items()}
         record = replace(record, bytes=total)
@@ -314,6 +315,7 @@ class Federation:
         self, readouts: Mapping[str, Weights], last: bool
     ) -> tuple[dict[str, Score] | None, Holdout | None]:
         """What the models do for the clients, and where they were not trained."""
+        self.server.unjudged = []
         if not self.schedule.judged:
             return None, None
         return self._evaluate(readouts, last), self._judged_outside(readouts, last)

@@ -52,7 +52,7 @@ class Holdout:
 
 @dataclass(frozen=True)
 class Refused:
-    """An upload that was left out of its round, and why."""
+    """An answer that was left out of its round, and why."""
 
     client: int
     reason: str = ""
@@ -122,6 +122,8 @@ class Round:
     holdout: Holdout | None = None
     uncounted: Sequence[int] = ()
     """Clients whose upload T1 left out, for with it the sums of several rounds would bare one."""
+    unjudged: Sequence[Refused] = ()
+    """Whose answer to the evaluation does not count, and why."""
 
     def __getitem__(self, key: str) -> Any:
         """A key of the line in rounds.jsonl."""
@@ -133,7 +135,7 @@ class Round:
         return {
             "round": self.round,
             "active": self.active,
-            "refused": [{"client": r.client, "reason": r.reason} for r in self.refused],
+            "refused": [vars(r) for r in self.refused],
             "readouts": None if scores is None else {k: s.as_json() for k, s in scores.items()},
             "losses": self.losses,
             "bytes": self.bytes,
@@ -143,6 +145,7 @@ class Round:
             **({"privacy": vars(self.privacy)} if self.privacy is not None else {}),
             **({"holdout": self.holdout.as_json()} if self.holdout else {}),
             **({"uncounted": self.uncounted} if self.uncounted else {}),
+            **({"unjudged": [vars(r) for r in self.unjudged]} if self.unjudged else {}),
         }
 
     @staticmethod
@@ -162,6 +165,7 @@ class Round:
             privacy=maybe(Spent.read),
             holdout=maybe(Holdout.read),
             uncounted=many(whole),
+            unjudged=many(Refused.read),
         )
         if found["round"] < 1:
             raise Damage("must be at least 1", ("round",))

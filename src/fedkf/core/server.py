@@ -113,6 +113,11 @@ class TooFewUploads(Diverged):
     """Too few clients returned something usable."""
 
 
+def named(reasons: Mapping[int, str]) -> list[Refused]:
+    """What a record says of whom a reason is known, by client id."""
+    return [Refused(client, printable(reasons[client])) for client in sorted(reasons)]
+
+
 @dataclass(frozen=True)
 class Channel:
     """The way to the clients: what carries payloads, how they are encoded, where they count."""
@@ -167,6 +172,8 @@ class Server:
         """Unlabelled inputs that belong to no client (`data.proxy`), normalised as the data is."""
         self.defence = defence or Defence()
         self.refused: list[Refused] = []
+        self.unjudged: list[Refused] = []
+        """Whose answer to the evaluation does not count, and why."""
         self.moves = Moves()
         self.suspects: set[int] = set()
         """Clients whose upload of this round the defence refused."""
@@ -186,7 +193,7 @@ class Server:
         self.uncounted = []
         self.paid = None if self.paid is None else set(active)
         self.late, self._wanted = [], wanted if wanted and wanted < len(active) else None
-        self.refused, self.trained, self.monitoring = [], {}, {}
+        self.refused, self.trained, self.monitoring, self.unjudged = [], {}, {}, []
         self.moves, self.suspects = Moves(), set()
         self._exchanges = self._last_exchange(round)
         self.seconds_training = 0.0
@@ -257,9 +264,11 @@ class Server:
             self.channel.engine.exchange(calls, wire, partial(self._accept, answers))
         seconds = time.perf_counter() - began
         accepted = self._settle(answers)
-        if training:  # otherwise whoever does not answer is missing from the metrics
+        if training:
             self.seconds_training += seconds
             self._note(step, calls, answers, accepted)
+        else:
+            self.unjudged += named(answers.reasons)
         return accepted
 
     def _calls(
@@ -318,7 +327,7 @@ class Server:
         """What the round keeps of an exchange of training; too few uploads end it."""
         algorithm = self.channel.algorithm
         reasons = answers.reasons
-        self.refused += [Refused(k, printable(reasons[k])) for k in sorted(reasons)]
+        self.refused += named(reasons)
         self._require(len(accepted), len(calls))
         self._leave_behind([c for c in calls if c.client not in {*answers.uploads, *reasons}])
         for item in accepted if algorithm is None or trains(algorithm, step) else ():
