@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from fedkf.core.random import GlobalStream, Streams
@@ -34,3 +35,16 @@ def test_the_global_stream_neither_disturbs_nor_is_disturbed() -> None:
             inside.append(torch.rand(1))
     assert torch.equal(torch.cat(outside), expected_outside)
     assert torch.equal(torch.cat(inside), expected_inside)
+
+
+def test_a_stream_of_the_processor_leaves_those_of_gpus_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    with GlobalStream(5, "cpu").active():
+        drawn = torch.rand(4)
+    assert seeded == []
+    torch.manual_seed(5)
+    assert seeded == [5]  # as PyTorch's own function does
+    assert torch.equal(torch.rand(4), drawn)

@@ -221,7 +221,7 @@ class Federation:
         return state
 
     def _begin(self, round: int) -> list[int]:
-        """Who is asked in a new round. It is charged, whatever comes of it."""
+        """The clients to ask in a new round; each is charged, whatever comes of its turn."""
         asked = self.select(round)
         wanted = active_clients(self.schedule.fraction, len(self.server.sizes))
         self.server.begin(round, asked, wanted)

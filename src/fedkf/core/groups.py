@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkf.core.shapes import Damage, finite, many, maybe, read_fields, text, whole
+from fedkf.core.shapes import Damage, finite, many, maybe, read_record, text, whole
 
 FEWEST = 10
 """Test samples of a group below which nothing is told of it: it would be chance, or a person."""
@@ -44,14 +44,15 @@ class Group:
 
     @staticmethod
     def read(content: object) -> Group:
-        kinds: dict[str, Any] = dict(
+        found = read_record(
+            Group,
+            content,
             name=text,
             tested=whole,
             value=maybe(finite),
             interval=maybe(many(finite)),
             rare=maybe(whole),
         )
-        found = Group(**read_fields(Group, content, **kinds))
         if found.interval is not None and len(found.interval) != 2:
             raise Damage("must be two numbers", ("interval",))
         return found
@@ -67,8 +68,9 @@ class SiteGroups:
 
     @staticmethod
     def read(content: object) -> SiteGroups:
-        kinds: dict[str, Any] = dict(name=text, groups=many(Group.read), gap=maybe(finite))
-        return SiteGroups(**read_fields(SiteGroups, content, **kinds))
+        return read_record(
+            SiteGroups, content, name=text, groups=many(Group.read), gap=maybe(finite)
+        )
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,15 @@ class GroupScores:
 
     @staticmethod
     def read(content: object) -> GroupScores:
-        kinds: dict[str, Any] = dict(
+        return read_record(
+            GroupScores,
+            content,
             metric=text,
             groups=many(Group.read),
             gap=maybe(finite),
             within=maybe(finite),
             sites=many(SiteGroups.read),
         )
-        return GroupScores(**read_fields(GroupScores, content, **kinds))
 
 
 def group_scores(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from fedkf.core.shapes import finite, many, mapping, maybe, read_fields, take, text, whole
+from fedkf.core.shapes import finite, many, mapping, maybe, read_record, take, text, whole
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,9 @@ class Holding:
 
     @staticmethod
     def read(content: object) -> Holding:
-        kinds: dict[str, Any] = dict(name=text, train=whole, test=whole, classes=maybe(many(whole)))
-        return Holding(**read_fields(Holding, content, **kinds))
+        return read_record(
+            Holding, content, name=text, train=whole, test=whole, classes=maybe(many(whole))
+        )
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Partition:
 
     @staticmethod
     def read(content: object) -> Partition:
-        found = read_fields(
+        return read_record(
             Partition,
             content,
             class_names=many(text),
@@ -69,4 +69,3 @@ class Partition:
             clients=many(Holding.read),
             differences=maybe(Differences.read),
         )
-        return Partition(**found)

@@ -61,11 +61,17 @@ class GlobalStream:
         if self._cuda:
             torch.cuda.set_rng_state(states[1], self._cuda)
 
+    def _begin(self) -> None:
+        if self._device == "cpu":  # torch.manual_seed would move the streams of GPUs as well
+            torch.default_generator.manual_seed(self._seed)
+        else:
+            torch.manual_seed(self._seed)
+
     @contextmanager
     def active(self) -> Iterator[None]:
         theirs = self.current()
         if self.ours is None:
-            torch.manual_seed(self._seed)
+            self._begin()
         else:
             self.set_current(self.ours)
         try:

@@ -7,7 +7,7 @@ since a newer fedkf may write more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedkf.core.groups import GroupScores
@@ -19,11 +19,16 @@ from fedkf.core.shapes import (
     many,
     maybe,
     named,
-    read_fields,
+    read_record,
     text,
     whole,
 )
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS
+
+
+def told(**values: Any) -> dict[str, Any]:
+    """What there is to tell: keys without a value are left out of the file."""
+    return {key: value for key, value in values.items() if value}
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,13 @@ class Holdout:
 
     @staticmethod
     def read(content: object) -> Holdout:
-        kinds: dict[str, Any] = dict(
-            sites=many(text), tested=many(whole), readouts=named(Score.read)
+        found = read_record(
+            Holdout,
+            content,
+            sites=many(text),
+            tested=many(whole),
+            readouts=named(Score.read),
         )
-        found = Holdout(**read_fields(Holdout, content, **kinds))
         for name, score in found.readouts.items():
             if not len(score.clients) == len(found.sites) == len(found.tested):
                 raise Damage("must have a place for each site", ("readouts", name))
@@ -59,7 +67,7 @@ class Refused:
 
     @staticmethod
     def read(content: object) -> Refused:
-        return Refused(**read_fields(Refused, content, client=integer, reason=text))
+        return read_record(Refused, content, client=integer, reason=text)
 
 
 @dataclass(frozen=True)
@@ -80,8 +88,9 @@ class Moves:
     @staticmethod
     def read(content: object) -> Moves:
         some = many(maybe(finite))
-        kinds: dict[str, Any] = dict(clients=many(whole), distance=some, ratio=some, cosine=some)
-        found = Moves(**read_fields(Moves, content, **kinds))
+        found = read_record(
+            Moves, content, clients=many(whole), distance=some, ratio=some, cosine=some
+        )
         if len({len(values) for values in vars(found).values()}) > 1:
             raise Damage("must be as many as clients", ("distance",))
         return found
@@ -96,7 +105,7 @@ class Spent:
 
     @staticmethod
     def read(content: object) -> Spent:
-        found = Spent(**read_fields(Spent, content, clients=many(whole), epsilon=many(finite)))
+        found = read_record(Spent, content, clients=many(whole), epsilon=many(finite))
         if len(found.clients) != len(found.epsilon):
             raise Damage("must be as many as clients", ("epsilon",))
         return found
@@ -131,7 +140,6 @@ class Round:
 
     def as_json(self) -> dict[str, Any]:
         scores = self.readouts
-        moves = {"moves": vars(self.moves)} if self.moves.clients else {}
         return {
             "round": self.round,
             "active": self.active,
@@ -140,17 +148,19 @@ class Round:
             "losses": self.losses,
             "bytes": self.bytes,
             "seconds": self.seconds,
-            **moves,
-            **({"late": self.late} if self.late else {}),
-            **({"privacy": vars(self.privacy)} if self.privacy is not None else {}),
-            **({"holdout": self.holdout.as_json()} if self.holdout else {}),
-            **({"uncounted": self.uncounted} if self.uncounted else {}),
-            **({"unjudged": [vars(r) for r in self.unjudged]} if self.unjudged else {}),
+            **told(
+                moves=vars(self.moves) if self.moves.clients else None,
+                late=self.late,
+                privacy=self.privacy and vars(self.privacy),
+                holdout=self.holdout and self.holdout.as_json(),
+                uncounted=self.uncounted,
+                unjudged=[vars(r) for r in self.unjudged],
+            ),
         }
 
     @staticmethod
     def read(content: object) -> Round:
-        found = read_fields(
+        found = read_record(
             Round,
             content,
             round=whole,
@@ -167,9 +177,13 @@ class Round:
             uncounted=many(whole),
             unjudged=many(Refused.read),
         )
-        if found["round"] < 1:
+        if found.round < 1:
             raise Damage("must be at least 1", ("round",))
-        return Round(**found)
+        return found
+
+
+OPTIONAL = {"metric", "sites", "holdout", "groups", "ended"}
+"""Keys of summary.json that are there only where they say something."""
 
 
 @dataclass(frozen=True)
@@ -201,25 +215,22 @@ class Summary:
             for name, n in self.readouts.items()
         }
         best = {name: {"round": b.round, **b.values} for name, b in self.best.items()}
-        optional = {"metric", "sites", "holdout", "groups", "ended"}
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in optional}
-        more: dict[str, Any] = {"ended": self.ended} if self.ended else {}
-        if self.holdout:
-            more["holdout"] = self.holdout.as_json()
-        if self.metric != ACCURACY:
-            more["metric"] = self.metric
-        if self.sites:
-            more["sites"] = {name: sites.as_json() for name, sites in self.sites.items()}
-        if self.groups:
-            more["groups"] = {
+        more = told(
+            ended=self.ended,
+            holdout=self.holdout and self.holdout.as_json(),
+            metric=None if self.metric == ACCURACY else self.metric,
+            sites={name: sites.as_json() for name, sites in self.sites.items()},
+            groups={
                 column: {name: scores.as_json() for name, scores in by_readout.items()}
                 for column, by_readout in self.groups.items()
-            }
+            },
+        )
+        own = {key: value for key, value in vars(self).items() if key not in OPTIONAL}
         return {**own, "readouts": last, "best": best, **more}
 
     @staticmethod
     def read(content: object) -> Summary:
-        found = read_fields(
+        return read_record(
             Summary,
             content,
             algorithm=text,
@@ -236,7 +247,6 @@ class Summary:
             groups=named(named(GroupScores.read)),
             ended=text,
         )
-        return Summary(**found)
 
 
 def best_round(rounds: Sequence[Round], readout: str) -> Best | None:
@@ -272,7 +282,7 @@ class Status:
 
     @staticmethod
     def read(content: object) -> Status:
-        found = read_fields(
+        return read_record(
             Status,
             content,
             state=text,
@@ -282,7 +292,6 @@ class Status:
             heartbeat=finite,
             reason=text,
         )
-        return Status(**found)
 
 
 @dataclass(frozen=True)
@@ -296,7 +305,7 @@ class Traffic:
 
     @staticmethod
     def read(content: object) -> Traffic:
-        found = read_fields(
+        return read_record(
             Traffic,
             content,
             training=named(named(whole)),
@@ -304,4 +313,3 @@ class Traffic:
             disclosed=many(text),
             leakage=many(text),
         )
-        return Traffic(**found)

@@ -329,7 +329,8 @@ class Server:
         reasons = answers.reasons
         self.refused += named(reasons)
         self._require(len(accepted), len(calls))
-        self._leave_behind([c for c in calls if c.client not in {*answers.uploads, *reasons}])
+        heard = {*answers.uploads, *reasons}
+        self._leave_behind([c for c in calls if c.client not in heard])
         for item in accepted if algorithm is None or trains(algorithm, step) else ():
             if "weights" in item.payload:
                 self.trained[item.client] = item["weights"]

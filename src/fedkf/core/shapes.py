@@ -107,14 +107,18 @@ def take(content: Mapping[str, Any], name: str, kind: Kind[Value]) -> Value:
         raise error.within(name) from None
 
 
-def read_fields(kind: type, content: object, **kinds: Kind[Any]) -> dict[str, Any]:
-    """The fields of a dataclass from an object; only those with a default may be missing."""
+def read_record(kind: type[Value], content: object, **kinds: Kind[Any]) -> Value:
+    """A dataclass from an object; only fields with a default may be missing."""
     found = mapping(content)
     required = {
-        f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING
+        f.name
+        for f in fields(kind)  # type: ignore[arg-type]
+        if f.default is MISSING and f.default_factory is MISSING
     }
-    return {
-        name: take(found, name, how)
-        for name, how in kinds.items()
-        if name in found or name in required
-    }
+    return kind(
+        **{
+            name: take(found, name, how)
+            for name, how in kinds.items()
+            if name in found or name in required
+        }
+    )

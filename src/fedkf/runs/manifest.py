@@ -10,7 +10,7 @@ from typing import Any
 
 from fedkf.core.digests import digest
 from fedkf.core.records import Round
-from fedkf.core.shapes import Damage, mapping, named, parse_json, read_fields, take, text, whole
+from fedkf.core.shapes import Damage, mapping, named, parse_json, read_record, take, text, whole
 
 Latest = dict[str, dict[int, str]]
 """The accepted version of every client, per store."""
@@ -58,7 +58,7 @@ class Manifest:
         seal = body.pop(SEAL, None)
         if (seal is not None or DIGESTS in body) and seal != digest(json.dumps(body).encode()):
             raise Damage("is not what was written (its seal is broken)")
-        found = read_fields(
+        return read_record(
             Manifest,
             body,
             round=whole,
@@ -68,7 +68,6 @@ class Manifest:
             record=Round.read,
             sha256=named(text),
         )
-        return Manifest(**found)
 
 
 def journal_line(changes: Mapping[str, Mapping[int, str]], digests: Mapping[str, str]) -> bytes:

@@ -17,7 +17,7 @@ from fedkf.core.shapes import (
     mapping,
     maybe,
     named,
-    read_fields,
+    read_record,
     take,
     text,
     whole,
@@ -44,7 +44,7 @@ class Trial:
 
     @staticmethod
     def read(content: object) -> Trial:
-        found = read_fields(
+        return read_record(
             Trial,
             content,
             number=whole,
@@ -54,7 +54,6 @@ class Trial:
             readouts=many(named(named(maybe(finite)))),
             seconds=finite,
         )
-        return Trial(**found)
 
 
 def best(search: Search, trials: Sequence[Trial]) -> Trial | None:
