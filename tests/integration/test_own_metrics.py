@@ -158,3 +158,46 @@ def test_a_folder_that_lies_about_metrics_changes_nothing(told: Any) -> None:
     before = dict(METRICS), dict(SITE_METRICS)
     recall(told)
     assert before == (METRICS, SITE_METRICS)
+
+
+BROKEN = """
+def undecided(accuracies):
+    return float("nan")
+
+
+def wrong(accuracies):
+    raise ValueError("no such thing")
+
+
+def wordy(accuracies):
+    return "good"
+"""
+
+
+def test_a_metric_that_comes_to_no_number_is_null_and_the_run_stays_whole(
+    folder: Path, tmp_path: Path
+) -> None:
+    (folder / "broken_metrics_here.py").write_text(BROKEN)
+    named = ["--set", "data.metrics=[broken_metrics_here:undecided]", "--quiet"]
+    out = [*named, "--out", str(tmp_path / "run"), "--set"]
+    fedkf_in(folder, "run", "tiny.yaml", *out, "federation.rounds=2")
+    fedkf_in(folder, "run", "tiny.yaml", *out, "federation.rounds=3", "--resume")
+    score = last_score(tmp_path / "run")
+    assert score["undecided"] is None
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["rounds"] == 3
+    assert summary["readouts"]["oca"]["amp"] == score["amp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("wrong", "ValueError: no such thing"), ("wordy", "could not convert")]
+)
+def test_a_metric_that_fails_is_named(folder: Path, tmp_path: Path, name: str, why: str) -> None:
+    (folder / "broken_metrics_here.py").write_text(BROKEN)
+    command = [sys.executable, "-m", "fedkf", "run", "tiny.yaml", "--out", str(tmp_path / "run")]
+    command += ["--set", f"data.metrics=[broken_metrics_here:{name}]", "--quiet"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"data.metrics: broken_metrics_here:{name} fails" in done.stderr
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr

@@ -123,12 +123,17 @@ class Metric:
 
     def compute(
         self, accuracies: Accuracies, sizes: Sequence[float], higher_is_better: bool = True
-    ) -> float:
-        """The number; where lower is better for the sites, of those that are highest as worst."""
+    ) -> float | None:
+        """The number; where lower is better for the sites, of those that are highest as worst.
+
+        None where the function comes to none, such as to NaN.
+        """
         if not higher_is_better and self.sided:
             turned = [None if a is None else -a for a in accuracies]
-            return 0.0 - self.compute(turned, sizes)
-        return self.function(accuracies, sizes) if self.weighted else self.function(accuracies)
+            found = self.compute(turned, sizes)
+            return None if found is None else 0.0 - found
+        value = self.function(accuracies, sizes) if self.weighted else self.function(accuracies)
+        return value if math.isfinite(value) else None
 
     @property
     def heading(self) -> str:

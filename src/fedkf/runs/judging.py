@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from fedkf.core.errors import UserError
+from fedkf.core.errors import UserError, printable
 from fedkf.core.objective import Objective, Regression, find
 from fedkf.core.objects import import_object
-from fedkf.metrics import Metric
+from fedkf.metrics import Metric, register
 from fedkf.metrics.own import add, described
 from fedkf.metrics.sites import SITE_METRICS, Judgement, SiteMetric, judgement
 from fedkf.runs.schema import Config
+
+Value = TypeVar("Value")
 
 
 def make_objective(config: Config) -> Objective:
@@ -59,9 +63,33 @@ def headline_of(config: Config) -> str | None:
 def own_metric(name: str, key: str) -> Metric | SiteMetric:
     """The metric that `package.module:object` names, from now on in its table."""
     try:
-        return add(import_object(name, key))
+        made = add(import_object(name, key))
     except ValueError as error:
         raise UserError(f"{key}: {name} {error}") from None
+    what = f"{key}: {name}"
+    if isinstance(made, Metric):
+        function = made.function
+        return register(
+            replace(made, function=guarded(lambda *given: float(function(*given)), what))
+        )
+    guarded_one = replace(made, formula=guarded(made.formula, what))
+    SITE_METRICS[made.name] = guarded_one
+    return guarded_one
+
+
+def guarded(function: Callable[..., Value], what: str) -> Callable[..., Value]:
+    """A function of the user's own, whose mistakes are told as theirs."""
+
+    def called(*given: Any) -> Value:
+        try:
+            return function(*given)
+        except Exception as error:
+            raise UserError(
+                f"{what} fails ({type(error).__name__}: {printable(error)}) "
+                f"on {printable(given[0], 200)}"
+            ) from error
+
+    return called
 
 
 def add_own_metrics(config: Config) -> None:

@@ -125,6 +125,8 @@ def over_clients(
     for places in random.integers(count, size=(draws, count)):
         one, two, weights = zip(*(known[k] for k in places), strict=True)
         before, after = (metric.compute(a, weights, metric.higher_is_better) for a in (one, two))
+        if before is None or after is None:
+            return None
         found.append(after - before)
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(found, [tail, 100 - tail])
