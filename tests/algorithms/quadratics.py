@@ -75,13 +75,13 @@ class Quadratics:
         rounds: int,
         active: Sequence[Sequence[int]] = (),
         start: Tensor | None = None,
-        **training: int | float,
+        **training: int | float | str,
     ) -> Tensor:
         """The global model after some rounds; every client is active unless `active` says who."""
         first = torch.zeros(len(self.centres[0])) if start is None else start
         streams = Streams(0)
         shape = (self.curves[0].numel() + len(first),)
-        settings = Training(**{"batch_size": 10**6, **training})  # type: ignore[arg-type]
+        settings = Training(**{"batch_size": 10**6, "rounds": rounds, **training})  # type: ignore[arg-type]
         task = Bowls(lambda: Bowl(first.clone()), shape, 1, settings, streams)
         host = ClientHost(algorithm, task, Versions(folder), self.data)
         self.states = host.states

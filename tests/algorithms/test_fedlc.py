@@ -35,7 +35,7 @@ def fedlc(world: World, tau: float, absent: float) -> Iterator[State]:
 
 
 @pytest.mark.parametrize("world", [networks(momentum=0.5), networks(norm=True, lr=0.3)])
-@pytest.mark.parametrize(("tau", "absent"), [(1.0, 1e-8), (2.0, 0.5)])
+@pytest.mark.parametrize(("tau", "absent"), [(1.0, 1e-8), (2.0, 0.5), (1.0, 9.0)])
 def test_it_is_its_oracle(world: World, tau: float, absent: float) -> None:
     x, y = world.data[2]
     data = [*world.data[:2], (x, y.clamp_max(1)), *world.data[3:]]  # client 2 has no class 2

@@ -62,3 +62,10 @@ def test_its_first_round_is_fedavg_byte_for_byte(settings: Settings) -> None:
 def test_with_everybody_active_it_is_fedavg(settings: Settings) -> None:
     ours = fedkf.run(settings, algorithm="fedvarp", fraction=1.0).weights
     assert close(ours["aca"], fedkf.run(settings, algorithm="fedavg", fraction=1.0).weights["aca"])
+
+
+def test_under_a_schedule_old_updates_count_as_if_made_at_the_present_rate(tmp_path: Path) -> None:
+    # Round 2, client 1 at a tenth of the rate: Δ₁ = −0.25, and of the mean y = −½ a tenth counts.
+    federation = Quadratics([torch.eye(1)] * 2, [tensor([2.0]), tensor([6.0])])
+    federation.run(FedVARP(), tmp_path, 2, active=[[0], [1]], lr=0.5, schedule="step")
+    assert [w.item() for w in federation.history] == pytest.approx([0, 1, 1 + 0.25 + 0.05])

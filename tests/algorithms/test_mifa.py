@@ -40,3 +40,11 @@ def test_clients_that_are_seldom_there_count_as_much_as_the_others(tmp_path: Pat
     forgetful = federation.run(fedkf.FedAvg(), tmp_path, 80, active=active, lr=0.1)
     assert remembered.item() == pytest.approx(2.0, abs=0.2)
     assert forgetful.item() < 1.0
+
+
+def test_under_a_schedule_updates_count_as_if_made_at_the_present_rate(tmp_path: Path) -> None:
+    # As above, with η = 0.05 in round 2, where w − w₁ = 0.05·(0.5 − 6) is G₁ = −2.75 by η's tenth:
+    # w = 0.5 + 0.1·(1 + 2.75)/2.
+    federation = Quadratics([torch.eye(1)] * 2, [tensor([2.0]), tensor([6.0])], sizes=[1, 9])
+    federation.run(MIFA(), tmp_path, 2, active=[[0], [1]], lr=0.5, schedule="step")
+    assert [w.item() for w in federation.history] == pytest.approx([0, 0.5, 0.6875])

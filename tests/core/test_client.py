@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -93,3 +93,23 @@ def test_only_steps_that_an_algorithm_declares_are_run(
 
 def test_a_declared_step_is_run(settings: Settings) -> None:
     assert fedkf.run(settings, algorithm=Declared(), rounds=1).summary["rounds"] == 1
+
+
+class Halved(torch.nn.Module):
+    """Computes in half precision, whatever comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.nn.Linear(256, 3, dtype=torch.bfloat16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(x.flatten(1).bfloat16())  # type: ignore[no-any-return]
+
+
+def test_the_mean_of_many_losses_in_half_precision_is_their_mean(settings: Settings) -> None:
+    still: dict[str, Any] = {"algorithm": "fedavg", "lr": 1e-12, "rounds": 1}
+    few, many = (
+        fedkf.run(settings, model=Halved, **still, local_epochs=epochs).history[0]["losses"]["loss"]
+        for epochs in (1, 200)
+    )
+    assert many == pytest.approx(few, rel=1e-3)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import Settings
 from torch import nn
 
+import fedkf
 from fedkf.core.errors import UserError
 from fedkf.models.features import features_and_logits
 from fedkf.models.generator import DCGAN, ImageGenerator, ReleasedGenerator
@@ -93,3 +95,22 @@ def test_features_of_any_module_are_the_input_of_the_last_linear_layer_to_run() 
 def test_a_model_without_linear_layer_is_refused_in_a_sentence() -> None:
     with pytest.raises(UserError, match="give it methods features"):
         features_and_logits(nn.Conv2d(1, 1, 1), torch.zeros(1, 1, 2, 2))
+
+
+class Doubled(torch.nn.Module):
+    """Computes in double precision, whatever comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(256, 12, dtype=torch.float64)
+        self.last = torch.nn.Linear(12, 3, dtype=torch.float64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.body(x.flatten(1).double()).relu())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("algorithm", ["fedgen", "ccvr", "fedkf", "fedgkd", "moon"])
+def test_a_model_of_another_precision_trains(settings: Settings, algorithm: str) -> None:
+    result = fedkf.run(settings, algorithm=algorithm, model=Doubled, rounds=2)
+    assert result.weights["aca"]["last.weight"].dtype == torch.float64
+    assert result.summary["readouts"]["aca"]["amp"] > 0

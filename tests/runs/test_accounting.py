@@ -61,7 +61,7 @@ def test_it_is_never_below_the_exact_cost_of_a_single_gaussian() -> None:
     assert delta(2.0, 0.8 * ours) > 1e-5  # and not far above it
 
 
-@pytest.mark.parametrize("target", [0.5, 8.0])
+@pytest.mark.parametrize("target", [0.5, 8.0, 1000.0])
 def test_the_noise_for_an_epsilon_is_enough_and_not_much_more(target: float) -> None:
     found = calibrated(target, 1e-5, Mechanism(0.0, 0.1, 20), turns=5)
     assert epsilon(((found, 5),), 1e-5) <= target

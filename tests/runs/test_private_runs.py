@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from conftest import Settings, make_client, model_bytes
 from lab_private import QUIET, made_private, with_keys
 
@@ -228,3 +229,23 @@ def test_a_checkpoint_without_an_account_is_not_gone_on_with() -> None:
     accounts = Accounts({0: Mechanism(2.0, 0.2, 10)}, 1e-5, 8.0)
     with pytest.raises(fedkf.FedkfError, match="does not say what clients have spent"):
         accounts.restore(None)
+
+
+def of_precision(kind: torch.dtype) -> type[torch.nn.Module]:
+    class Flat(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = torch.nn.Linear(256, 3, dtype=kind)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(x.flatten(1).to(kind))  # type: ignore[no-any-return]
+
+    return Flat
+
+
+def test_double_precision_trains_and_half_is_refused(private: Settings) -> None:
+    settings = {**private, "algorithm": {"name": "fedavg"}}
+    result = fedkf.run(settings, model=of_precision(torch.float64), rounds=1)
+    assert result.weights["aca"]["last.weight"].dtype == torch.float64
+    with pytest.raises(UserError, match=r"'last\.weight' in bfloat16; privacy needs float32"):
+        fedkf.run(settings, model=of_precision(torch.bfloat16), rounds=1)

@@ -32,5 +32,6 @@ class FedLC(Algorithm):
 
     def local_loss(self, client: Client, down: Payload) -> LocalLoss:
         counts = client.data.labels.bincount(minlength=client.task.classes).double()
-        shift = self.tau * counts.clamp_min(self.absent) ** -0.25
+        counts[counts == 0] = self.absent
+        shift = self.tau * counts**-0.25
         return lambda x, y: client.task.loss((z := client.model(x)) - shift.to(z.dtype), y)

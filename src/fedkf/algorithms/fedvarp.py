@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class FedVARP(Algorithm):
     """w ← w − η (mean over S of (Δ_k − y_k) + mean over all of y_k), then y_k ← Δ_k on S.
 
-    Δ_k = w − w_k; y_k is a client's last Δ_k, 0 at first; means are weighted by size.
+    Δ_k = w − w_k; y_k is a client's last Δ_k, 0 at first; means are weighted by size. Under a
+    schedule y_k is over the learning rate of its round, times that of this one.
     """
 
     name: ClassVar[str] = "fedvarp"
@@ -36,11 +37,12 @@ def fresh_and_stale(
 ) -> Weights:
     """w − mean over S of (Δ_k − β y_k) − β · mean over all of y_k; remembers the new updates."""
     updates, nothing = server.memory("updates"), zeros_like(start)
+    pace = server.task.training.pace(server.round)
     everybody = updates.mean("all", nothing) or nothing
     seen = [(u.size, updates.slots[u.client]) for u in uploads if updates.counts(u.client)]
     unseen = sum(u.size for u in uploads) - sum(size for size, _ in seen)
     old = weighted_mean([*seen, (unseen, nothing)])
     fresh = weighted_mean((u.size, u["weights"]) for u in uploads)
     for upload in uploads:
-        updates.put(upload.client, subtract(start, upload["weights"]))
-    return combine(lambda f, o, e: f + beta * (o - e), fresh, old, everybody)
+        updates.put(upload.client, subtract(start, upload["weights"], pace))
+    return combine(lambda f, o, e: f + beta * pace * (o - e), fresh, old, everybody)

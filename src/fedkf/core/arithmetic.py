@@ -49,9 +49,9 @@ def powers(values: Sequence[float], exponent: float) -> list[tuple[float, float]
     return [(x**exponent, exponent * x ** (exponent - 1) / unit) for x in shares]
 
 
-def subtract(a: Weights, b: Weights) -> Weights:
-    """a − b."""
-    return combine(lambda x, y: x - y, a, b)
+def subtract(a: Weights, b: Weights, unit: float = 1.0) -> Weights:
+    """(a − b) / unit."""
+    return combine(lambda x, y: (x - y) / unit, a, b)
 
 
 def squared_norm(weights: Weights) -> float:

@@ -162,9 +162,13 @@ class Client:
             self.log(loss=loss)
 
     def log(self, **losses: Tensor) -> None:
-        """Add to the sums whose means are reported; stays on the device, so nothing waits."""
+        """Add to the sums whose means are reported; stays on the device, so nothing waits.
+
+        A sum in half precision would soon grow no more.
+        """
         for name, value in losses.items():
             value = value.detach()
+            value = value.float() if value.dtype.itemsize < 4 else value
             self.losses[name] = self.losses[name] + value if name in self.losses else value
             self.logged[name] += 1
 

@@ -69,7 +69,8 @@ class Some:
 
     def factors(self, squares: Tensor) -> Tensor:
         """What each sample's gradient is multiplied by, of the square of its length."""
-        factor = (self.clip / squares.sqrt()).clamp(max=1.0).to(self.inputs.dtype)
+        kind = torch.promote_types(self.inputs.dtype, torch.float32)  # inputs may be whole numbers
+        factor = (self.clip / squares.sqrt()).clamp(max=1.0).to(kind)
         return factor if self.shares is None else factor * self.shares
 
 
@@ -90,7 +91,7 @@ def sum_one_by_one(model: nn.Module, function: Loss, some: Some) -> Sums:
     if not squares.isfinite().all():
         factor = torch.where(squares.isfinite(), factor, torch.zeros_like(factor))
         found = {name: g.nan_to_num(0.0, 0.0, 0.0) for name, g in found.items()}
-    return {name: torch.tensordot(factor, g, dims=1) for name, g in found.items()}
+    return {name: torch.tensordot(factor.to(g.dtype), g, dims=1) for name, g in found.items()}
 
 
 # -- all samples at once ---------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class Part:
         return self.each.flatten(1).square().sum(1).double()
 
     def summed(self, factor: Tensor) -> Tensor:
-        found: Tensor = torch.tensordot(factor, self.each, dims=1)
+        found: Tensor = torch.tensordot(factor.to(self.each.dtype), self.each, dims=1)
         return found.view(self.weight.shape)
 
 
@@ -156,7 +157,7 @@ class Product(Part):
         return torch.stack([*lengths]).prod(0).square()
 
     def summed(self, factor: Tensor) -> Tensor:
-        found: Tensor = (self.each * factor[:, None]).T @ self.inputs
+        found: Tensor = (self.each * factor[:, None].to(self.each.dtype)).T @ self.inputs
         return found
 
 

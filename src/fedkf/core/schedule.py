@@ -35,8 +35,12 @@ class Schedule:
 
 
 def active_clients(fraction: float, clients: int) -> int:
-    """m = max(1, round(C·K)), halves rounded up."""
-    return max(1, math.floor(fraction * clients + 0.5))
+    """m = max(1, round(C·K)), halves rounded up.
+
+    >>> active_clients(0.29, 50)
+    15
+    """
+    return max(1, math.floor(round(fraction * clients, 9) + 0.5))
 
 
 def asked_clients(active: int, oversample: float, clients: int) -> int:

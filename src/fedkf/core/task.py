@@ -41,7 +41,11 @@ class Training:
 
     def rate(self, round: int) -> float:
         """The learning rate in a round, from 1 on."""
-        return self.lr * factor(self.schedule, round, self.rounds)
+        return self.lr * self.pace(round)
+
+    def pace(self, round: int) -> float:
+        """The learning rate in a round, next to that of the first."""
+        return factor(self.schedule, round, self.rounds)
 
 
 @dataclass

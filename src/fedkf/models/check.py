@@ -91,7 +91,8 @@ def check_generator(generator: nn.Module, noise: int, shape: tuple[int, ...]) ->
     """Two inputs from noise, of the data's shape."""
     name = type(generator).__name__
     try:
-        made = generator.train()(torch.randn(2, noise))
+        dtype = next(generator.parameters()).dtype
+        made = generator.train()(torch.randn(2, noise).to(dtype))
     except Exception as error:
         raise UserError(
             f"generator.name: {name} cannot take noise of shape {[2, noise]} "

@@ -32,10 +32,10 @@ def predictor(model: nn.Module, x: Tensor) -> Callable[[Tensor], Tensor]:
 
     `x` is any input; the model runs on it where that is needed to see which layer is the last.
     """
-    if offers_split(model):
-        split: Any = model
-        return split.classify  # type: ignore[no-any-return]
-    return last_linear(model, x)[0]
+    split: Any = model
+    found = split.classify if offers_split(model) else last_linear(model, x)[0]
+    *_, last = model.parameters()
+    return lambda features: found(features.to(last.dtype))  # a model may be of another precision
 
 
 def feature_shape(task: Task) -> tuple[int, ...]:

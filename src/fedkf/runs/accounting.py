@@ -71,6 +71,8 @@ def calibrated(target: float, delta: float, like: Mechanism, turns: int) -> Mech
         return epsilon(((with_noise(noise), turns),), delta) <= target
 
     high = 0.5
+    while high / 2 >= LEAST_NOISE and fits(high / 2):
+        high /= 2
     while not fits(high):
         high *= 2
         if high > MOST_NOISE:
@@ -78,7 +80,7 @@ def calibrated(target: float, delta: float, like: Mechanism, turns: int) -> Mech
                 f"privacy.epsilon is {target:g}, which no noise keeps over {turns} rounds of "
                 f"{like.steps} steps with privacy.delta {delta:g}"
             )
-    low = high / 2
+    low = max(high / 2, LEAST_NOISE)
     while high / low > 1 + PRECISION:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)

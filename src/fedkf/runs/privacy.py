@@ -261,6 +261,7 @@ def try_private(task: Task) -> None:
 
     model = task.make_model().train()
     check_private_model(model)
+    check_whole_precision(model)
     targets = torch.zeros(2, dtype=torch.long if task.objective.labelled() else torch.float32)
     try:
         inputs = (torch.zeros if looks_up(model) else torch.rand)(2, *task.shape)
@@ -270,6 +271,17 @@ def try_private(task: Task) -> None:
             f"model.name: {type(model).__name__} gives no gradient of each single sample, which "
             f"privacy needs ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
         ) from error
+
+
+def check_whole_precision(model: nn.Module) -> None:
+    """Half precision rounds sums of clipped gradients so coarsely that the clip no longer holds."""
+    for name, parameter in model.named_parameters():
+        if parameter.dtype.itemsize < 4:
+            kind = str(parameter.dtype).removeprefix("torch.")
+            raise UserError(
+                f"model.name: {type(model).__name__} has {name!r} in {kind}; privacy needs float32 "
+                "or float64, since coarser numbers round away what bounds each sample"
+            )
 
 
 def make_accounts(config: Config, task: Task, sizes: Mapping[int, int]) -> Accounts | None:
