@@ -110,6 +110,11 @@ def test_sensitivities_come_with_their_support_and_intervals_after_the_last_roun
     assert "support" not in result.history[0]["readouts"]["oca"]["sites"]
 
 
+def test_survival_is_refused_with_batches_of_one_which_compare_nobody() -> None:
+    with pytest.raises(UserError, match=r"batch_size is 1, but data\.task survival compares"):
+        trained("survival", batch_size=1)
+
+
 def test_a_site_with_one_class_has_no_auroc_and_the_others_go_on() -> None:
     result = trained("binary", one_class=True)
     values = result.summary["sites"]["oca"]["values"]["auroc"]

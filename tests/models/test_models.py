@@ -114,3 +114,8 @@ def test_a_model_of_another_precision_trains(settings: Settings, algorithm: str)
     result = fedkf.run(settings, algorithm=algorithm, model=Doubled, rounds=2)
     assert result.weights["aca"]["last.weight"].dtype == torch.float64
     assert result.summary["readouts"]["aca"]["amp"] > 0
+
+
+def test_a_model_that_does_not_know_its_sizes_is_refused(settings: Settings) -> None:
+    with pytest.raises(UserError, match=r"Sequential has lazy layers.*nn\.LazyLinear"):
+        fedkf.run(settings, model=lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(3)))

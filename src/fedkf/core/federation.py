@@ -15,6 +15,7 @@ from fedkf.core.details import warn
 from fedkf.core.judging import scores as judged_scores
 from fedkf.core.ledger import Ledger
 from fedkf.core.moves import drift, mean_losses
+from fedkf.core.outcome import finite, fitting, next_state, not_finite
 from fedkf.core.outsiders import Outsiders
 from fedkf.core.overall import with_global
 from fedkf.core.payload import Payload, Weights
@@ -23,15 +24,13 @@ from fedkf.core.privacy import Budget
 from fedkf.core.records import Holdout, Round
 from fedkf.core.schedule import Schedule, active_clients, asked_clients
 from fedkf.core.scores import Score
-from fedkf.core.server import Counts, Diverged, Server
+from fedkf.core.server import Counts, Server
 from fedkf.core.tally import KIND, blank, of_readout
 
 OVERALL, DEFENCE, PRIVACY = "overall", "defence", "privacy"
 """The names of T1's memory, of what the defence remembers and of what clients have spent."""
 FINAL, MEMORY = "final-", "memory-"
 """What the names of a checkpoint's payloads begin with: readouts after the last round, memories."""
-AFTER = "; it does not count, and --resume goes on after the last checkpoint"
-"""What follows where a round ends in no model."""
 Told = TypeVar("Told")
 
 
@@ -151,7 +150,8 @@ class Federation:
 
     def readouts(self, state: Payload) -> dict[str, Weights]:
         """The algorithm's own global model and, once a client was seen, T1's."""
-        models = {"aca": self.algorithm.model(state)}
+        own = self.algorithm.model(state)
+        models = {"aca": fitting(self.algorithm, own, self.server.task.initial_weights)}
         return models if self.server.overall is None else {**models, "oca": self.server.overall}
 
     def select(self, round: int) -> list[int]:
@@ -176,7 +176,7 @@ class Federation:
         asked, before = self._begin(round), self.ledger.bytes()
         sent = state["weights"] if "weights" in state else self.algorithm.model(state)
         if server.active:
-            state = computed(round, lambda: self.algorithm.round(server, state))
+            state = next_state(self.algorithm, round, lambda: self.algorithm.round(server, state))
         self._update_overall(sent)
         last = self._last(round)
         readouts = self.readouts(state)
@@ -375,27 +375,3 @@ class Federation:
             {name: [int(n[name]) for n in numbers] for name in judged},
             {name: [of_readout(upload.payload, name) for upload in replies] for name in judged},
         )
-
-
-def computed(round: int, work: Callable[[], Payload]) -> Payload:
-    """The next state; one that is beyond arithmetic ends the run before the round counts."""
-    try:
-        return work()
-    except OverflowError as error:
-        raise Diverged(f"round {round} came to numbers too large to compute with{AFTER}") from error
-
-
-def finite(round: int, models: dict[str, Weights]) -> dict[str, Weights]:
-    """The models, if they can be computed with; no others take the place of those before."""
-    for weights in models.values():
-        if name := not_finite(weights):
-            raise Diverged(
-                f"round {round} came to a model whose {name!r} holds NaN or infinite values{AFTER}"
-            )
-    return models
-
-
-def not_finite(weights: Weights) -> str:
-    """The first tensor with NaN or infinite values, or nothing."""
-    floats = {name: t for name, t in weights.items() if t.is_floating_point()}
-    return next((name for name, t in floats.items() if not t.isfinite().all()), "")

@@ -13,6 +13,11 @@ from fedkf.models.features import features_and_logits
 def check_model(model: nn.Module, shape: tuple[int, ...], outputs: int, features: bool) -> None:
     """One forward and one backward pass over two random inputs, or a sentence that says why not."""
     name = type(model).__name__
+    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+        raise UserError(
+            f"model.name: {name} has lazy layers, whose sizes are not known before data comes; "
+            "give their sizes (nn.Linear in place of nn.LazyLinear)"
+        )
     x = torch.zeros(2, *shape) if looks_up(model) else torch.rand(2, *shape)
     before = x.clone()
     model.train()
@@ -51,8 +56,13 @@ def check_model(model: nn.Module, shape: tuple[int, ...], outputs: int, features
     model.zero_grad(set_to_none=True)
 
 
-def check_batch_size(model: nn.Module, size: int) -> None:
-    """Refuse batches of one sample for a model that passes over them."""
+def check_batch_size(model: nn.Module, size: int, survival: bool) -> None:
+    """Refuse batches of one sample for a model, or a loss, that passes over them."""
+    if size == 1 and survival:
+        raise UserError(
+            "federation.batch_size is 1, but data.task survival compares the samples of a batch "
+            "with each other, and learns nothing from a single one; it must be 2 or more"
+        )
     if size == 1 and normalises_batches(model):
         raise UserError(
             f"federation.batch_size is 1, but {type(model).__name__} has batch normalisation, "

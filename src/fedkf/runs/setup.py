@@ -12,6 +12,7 @@ import numpy as np
 from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
 from fedkf.core.errors import UserError
+from fedkf.core.objective import Survival
 from fedkf.core.personal import Personalisation
 from fedkf.core.random import GlobalStream, Streams
 from fedkf.core.samples import Sampling
@@ -340,7 +341,7 @@ def try_parts(config: Config, task: Task, algorithm: Algorithm) -> None:
         check_samples(model, settings.samples)
     features = algorithm.uses_generator or algorithm.uses_features
     check_model(model, task.shape, task.outputs, features)
-    check_batch_size(model, config.federation.batch_size)
+    check_batch_size(model, config.federation.batch_size, config.data.task == Survival.name)
     if not algorithm.uses_generator:
         return
     generator = task.part(Generation).make()
