@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import write_atomically
 from fedkf.core.records import Round
+from fedkf.flower.orders import is_locked, locked
 from fedkf.flower.private import OWNER_ALONE, current_umask, private
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
@@ -73,10 +74,21 @@ class Job:
     def withdraw(self) -> None:
         """Stop the run, or see to it that it does not begin."""
         (self.folder / "job.json").unlink(missing_ok=True)  # read only once the pid is written
-        pid = self.read("pid")
-        if pid is not None:
+        if self.at_work():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+                os.kill(self.read("pid"), signal.SIGTERM)
+
+    @contextlib.contextmanager
+    def begun(self) -> Iterator[None]:
+        """While this process carries it out: its lock ends with it, however that ends."""
+        with locked(self.folder / "pid"):
+            self.write(pid=os.getpid())
+            yield
+
+    def at_work(self) -> bool:
+        """Whether a process carries it out. Its pid would not tell: a dead child whose parent does
+        not ask for it keeps that, and later another process may have it."""
+        return self.read("pid") is not None and is_locked(self.folder / "pid")
 
     @private()
     def say(self, text: str) -> None:
@@ -103,32 +115,22 @@ class Job:
         run = RunFolder(self.request().out)
         began, heard, seen = time.monotonic(), 0, len(run.rounds())
         while True:
-            pid = self.read("pid")
-            gone = pid is not None and not alive(pid)
+            started = self.read("pid") is not None
+            gone = started and not self.at_work()
             ended = self.read("exit")  # after that: it is written before the process is gone
             for sentence in self.said()[heard:]:
                 say(sentence)
                 heard += 1
-            for record in run.rounds()[seen:] if pid is not None else []:
+            for record in run.rounds()[seen:] if started else []:
                 on_round(record)
                 seen += 1
             if ended is not None:
                 break
             if gone:
                 raise FedkfError("the run's server process died; add --resume to go on")
-            if pid is None and time.monotonic() - began > PATIENCE:
+            if not started and time.monotonic() - began > PATIENCE:
                 log = self.folder.parents[1] / "flwr-serverapp.log"
                 raise FedkfError(f"Flower did not start the run; {log} may say why")
             time.sleep(0.3)
         if ended:
             raise (UserError if ended == 2 else FedkfError)(str(self.read("message")))
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

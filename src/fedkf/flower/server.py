@@ -57,20 +57,22 @@ def carry_out_job(grid: FlowerGrid, context: Context) -> None:
         raise UserError("the SuperLink was not started with fedkf coordinator start")
     coordinator = Coordinator(Path(folder))
     job = coordinator.job(str(context.run_config["job"]))
-    job.write(pid=os.getpid())
-    try:
-        request = job.request()
-        os.chdir(request.cwd)
-        os.umask(request.umask)
-        numbers = Numbers(coordinator / "orders")
-        signed = SignedGrid(grid, coordinator.own_keys(), coordinator.site_keys, numbers)
-        execute(signed, coordinator, request, job.say)
-        job.write(message="", exit=0)
-    except BaseException as error:
-        traceback.print_exc()
-        text = str(error) if isinstance(error, FedkfError) else f"{type(error).__name__}: {error}"
-        job.write(message=text, exit=getattr(error, "exit_code", 1))
-        raise
+    with job.begun():
+        try:
+            request = job.request()
+            os.chdir(request.cwd)
+            os.umask(request.umask)
+            numbers = Numbers(coordinator / "orders")
+            signed = SignedGrid(grid, coordinator.own_keys(), coordinator.site_keys, numbers)
+            execute(signed, coordinator, request, job.say)
+            job.write(message="", exit=0)
+        except BaseException as error:
+            traceback.print_exc()
+            text = (
+                str(error) if isinstance(error, FedkfError) else f"{type(error).__name__}: {error}"
+            )
+            job.write(message=text, exit=getattr(error, "exit_code", 1))
+            raise
 
 
 def execute(
