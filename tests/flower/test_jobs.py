@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from conftest import Settings
 
-from fedkf.cli.interruption import interrupt
 from fedkf.core.errors import FedkfError
+from fedkf.core.records import Round
+from fedkf.core.scores import Score
 from fedkf.flower.jobs import Job, Request
 from fedkf.runs.config import resolve
+from fedkf.runs.store import RunFolder
 
 SERVER = """
 import sys
@@ -61,7 +63,10 @@ def begin(job: Job) -> Iterator[Begin]:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_followed_for_ever() -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, interrupt)
+    def wake(number: int, frame: object) -> None:
+        raise AssertionError("still at it")
+
+    before = signal.signal(signal.SIGALRM, wake)
     signal.setitimer(signal.ITIMER_REAL, 120)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -107,3 +112,38 @@ def test_a_run_that_is_withdrawn_is_ended(job: Job, begin: Begin) -> None:
     process = begin()
     job.withdraw()
     assert process.wait() == -signal.SIGTERM
+
+
+def test_every_round_is_told_once_and_read_once(job: Job, begin: Begin, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir()
+
+    def finish(*numbers: int) -> None:
+        for number in numbers:
+            score = Score({}, [0, 1], [0.5, 1.0], of=3)
+            run.append_round(Round(number, readouts={"aca": score}))
+
+    def happening() -> Iterator[None]:
+        finish(2, 3)  # at once, as for one who was asleep
+        yield
+        run.amend_last(Round(3, seconds={"total": 1.0}))  # a file in the place of the other
+        yield
+        with open(run / "rounds.jsonl", "r+b") as file:
+            file.write(b"nonsense")
+        finish(4)
+        yield
+        job.write(message="", exit=0)
+
+    steps = happening()
+
+    def go_on(sentence: str) -> None:
+        next(steps, None)
+        job.say(sentence)
+
+    told: list[Round] = []
+    finish(1)
+    begin()
+    job.say("go on")
+    job.follow(go_on, told.append)
+    assert [record.round for record in told] == [2, 3, 4]
+    assert [len((record.readouts or {})["aca"].clients) for record in told] == [2, 2, 2]

@@ -17,8 +17,8 @@ from fedkf.core.payload import write_atomically
 from fedkf.core.records import Round
 from fedkf.flower.orders import is_locked, locked
 from fedkf.flower.private import OWNER_ALONE, current_umask, private
+from fedkf.runs.rounds import RoundsFile
 from fedkf.runs.schema import Config
-from fedkf.runs.store import RunFolder
 
 PATIENCE = 180.0
 """Seconds in which Flower must have started a run's server process."""
@@ -112,8 +112,8 @@ class Job:
 
     def follow(self, say: Callable[[str], None], on_round: Callable[[Round], None]) -> None:
         """Watch the run until it ends; raises what ended it, if it did not end well."""
-        run = RunFolder(self.request().out)
-        began, heard, seen = time.monotonic(), 0, len(run.rounds())
+        file = RoundsFile(self.request().out / "rounds.jsonl", whole=True)
+        began, heard, seen = time.monotonic(), 0, len(file.update())
         while True:
             started = self.read("pid") is not None
             gone = started and not self.at_work()
@@ -121,9 +121,11 @@ class Job:
             for sentence in self.said()[heard:]:
                 say(sentence)
                 heard += 1
-            for record in run.rounds()[seen:] if started else []:
-                on_round(record)
-                seen += 1
+            if started:
+                rounds = file.update()
+                for record in rounds[seen:]:
+                    on_round(record)
+                seen = len(rounds)
             if ended is not None:
                 break
             if gone:
