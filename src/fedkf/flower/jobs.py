@@ -50,7 +50,7 @@ class Request:
     @classmethod
     def read(cls, content: dict[str, Any]) -> Request:
         paths = {name: Path(content[name]) for name in ("out", "cwd")}
-        return cls(**{"umask": OWNER_ALONE, **content, **paths})
+        return cls(**{"umask": OWNER_ALONE, **content, **paths})  # older ones have no umask
 
 
 @dataclass(frozen=True)
