@@ -14,8 +14,9 @@ from switchboard import Node, Switchboard
 
 from fedkf.data.scaling import KIND
 from fedkf.flower.client import client
-from fedkf.flower.coordinator import Coordinator, Job
+from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.grid import SignedGrid
+from fedkf.flower.jobs import Job, Request
 from fedkf.flower.orders import Numbers
 from fedkf.flower.server import execute
 from fedkf.flower.site import VARIABLE, SiteFolder
@@ -76,11 +77,11 @@ class Clinics:
     def run(self, config: Mapping[str, Any], out: str = "run", resume: bool = False) -> Job:
         """What `fedkf coordinator run` has Flower do."""
         job = self.coordinator.job(f"job{len(list((self.coordinator / 'jobs').iterdir()))}")
-        job.create(resolve(dict(config)), self.folder / out, resume, 1)
+        job.create(Request.here(resolve(dict(config)), self.folder / out, resume, 1))
         numbers = Numbers(self.coordinator / "orders")
         own = self.coordinator.own_keys()
         grid = SignedGrid(self.board, own, self.coordinator.site_keys, numbers)
-        execute(grid, self.coordinator, job)
+        execute(grid, self.coordinator, job.request(), job.say)
         return job
 
     def asked(self) -> list[str]:

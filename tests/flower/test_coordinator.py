@@ -27,13 +27,15 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.records import Round
 from fedkf.core.scores import Score
 from fedkf.flower import programs
-from fedkf.flower.coordinator import VARIABLE, Coordinator, Job
+from fedkf.flower.coordinator import VARIABLE, Coordinator
+from fedkf.flower.jobs import Job, Request
 from fedkf.flower.keys import make_node_key
 from fedkf.flower.programs import free_port
 from fedkf.flower.server import execute, server
 from fedkf.flower.site import SiteFolder
 from fedkf.flower.sites import Sites, gather
-from fedkf.runs.config import resolve
+from fedkf.runs.config import parse, resolve
+from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
 NOBODY: Any = None
@@ -56,10 +58,20 @@ def job(coordinator: Coordinator, tmp_path: Path, settings: Settings) -> Submitt
     def make(overrides: dict[str, Any] | None = None) -> Job:
         names = {"data.class_names": ["0", "1", "2"]}
         made = coordinator.job(f"job{len(list((coordinator / 'jobs').iterdir()))}")
-        made.create(resolve(settings, {**names, **(overrides or {})}), tmp_path / "run", True, 1)
+        config = resolve(settings, {**names, **(overrides or {})})
+        made.create(Request.here(config, tmp_path / "run", True, 1))
         return made
 
     return make
+
+
+def config_of(job: Job) -> Config:
+    return parse(job.request().config)
+
+
+def carry_out(coordinator: Coordinator, job: Job) -> None:
+    """What the server process does, without a grid."""
+    execute(NOBODY, coordinator, job.request(), job.say)
 
 
 def test_a_rehearsal_is_not_resumed_and_a_finished_run_is_judged(
@@ -70,7 +82,7 @@ def test_a_rehearsal_is_not_resumed_and_a_finished_run_is_judged(
         sites = Sites(["north", "south"], {0: 40, 1: 40}, [9, 9], (1, 8, 8), ["0", "1", "2"])
         run = RunFolder(tmp_path / "run")
         run.path.mkdir(exist_ok=True)
-        run.write_config(sites.settled(job().config()), provenance)
+        run.write_config(sites.settled(config_of(job())), provenance)
         (run / "partition.json").write_bytes(sites.described())
         (run / "rounds.jsonl").unlink(missing_ok=True)
         for round in (1, 2, 3):
@@ -80,14 +92,14 @@ def test_a_rehearsal_is_not_resumed_and_a_finished_run_is_judged(
 
     leave({}, [0, 1])
     with pytest.raises(UserError, match="holds a run of fedkf run; choose another folder"):
-        execute(NOBODY, coordinator, job())
+        carry_out(coordinator, job())
     leave({"experiment": "0123abcd"}, [0, 1])
-    execute(NOBODY, coordinator, job())
+    carry_out(coordinator, job())
     with pytest.raises(UserError, match=r"federation\.lr is 0\.5 but the run began with"):
-        execute(NOBODY, coordinator, job({"federation.lr": 0.5}))
+        carry_out(coordinator, job({"federation.lr": 0.5}))
     leave({"experiment": "0123abcd"}, [])
     with pytest.raises(FedkfError, match="no site answered the last evaluation"):
-        execute(NOBODY, coordinator, job())
+        carry_out(coordinator, job())
 
 
 def test_its_commands_go_to_the_address_that_it_listens_on(coordinator: Coordinator) -> None:
@@ -133,7 +145,7 @@ def test_ctrl_c_before_flower_has_started_a_run_withdraws_it(
     coordinator: Coordinator, job: Submitted, tmp_path: Path
 ) -> None:
     submitted = job()
-    settings = submitted.config()
+    settings = config_of(submitted)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
@@ -142,7 +154,7 @@ def test_ctrl_c_before_flower_has_started_a_run_withdraws_it(
     finally:
         signal.signal(signal.SIGALRM, before)
     with pytest.raises(UserError, match="there is no job"):
-        execute(NOBODY, coordinator, submitted)
+        carry_out(coordinator, submitted)
     assert not (tmp_path / "run").exists()
     # One that began and ended meanwhile cannot be stopped any more.
     ended = subprocess.Popen(["true"])
@@ -158,7 +170,7 @@ def test_a_job_that_flower_does_not_take_is_withdrawn(
     file = coordinator / "coordinator.yaml"
     file.write_text(file.read_text().replace("8000", str(port)))
     with pytest.raises(FedkfError):
-        coordinator.submit(job().config(), tmp_path / "run", False, 1)
+        coordinator.submit(config_of(job()), tmp_path / "run", False, 1)
     assert len(list((coordinator / "jobs").glob("*/job.json"))) == 1
 
 
@@ -333,7 +345,7 @@ def test_what_sites_say_of_their_data_is_checked(job: Submitted) -> None:
     numbers = {name: number for number, name in enumerate(cases, 1)}
     board: Any = Switchboard({numbers[name]: node for name, (node, _) in cases.items()})
     said: list[str] = []
-    sites = gather(board, numbers, job().config(), "0123abcd", 60, said.append)
+    sites = gather(board, numbers, config_of(job()), "0123abcd", 60, said.append)
     assert sites.names == ["north", "south"]
     assert (sites.sizes, sites.test_sizes, sites.shape) == ({0: 40, 1: 40}, [9, 9], (1, 8, 8))
     assert len(board.sent) == len(cases)
@@ -352,7 +364,7 @@ def test_a_lost_greeting_is_asked_for_again(job: Submitted) -> None:
     board: Any = Switchboard({1: returning})
     board.get_node_ids = lambda: [1, 2]  # 2 was removed this moment: nothing can be sent to it
     said: list[str] = []
-    config = job().config()
+    config = config_of(job())
     assert gather(board, {"north": 1, "west": 2}, config, "0123abcd", 1.5, said.append).names == [
         "north"
     ]
@@ -372,7 +384,7 @@ def test_what_an_earlier_version_made_is_told_what_it_lacks(
     coordinator: Coordinator, job: Submitted, cli: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     def submit() -> None:
-        coordinator.submit(job().config(), tmp_path / "run", False, 1)
+        coordinator.submit(config_of(job()), tmp_path / "run", False, 1)
 
     (coordinator / "sites.json").write_text('{"north": 7}')
     with pytest.raises(

@@ -13,7 +13,7 @@ from fedkf.core.digests import digest
 from fedkf.core.errors import FedkfError
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.keys import make_node_key, node_key
-from fedkf.flower.logs import BEGINNING, NEAR, SentLog
+from fedkf.flower.logs import BEGINNING, MOST, NEAR, RefusedLog, SentLog
 from fedkf.flower.site import SiteFolder
 
 
@@ -87,6 +87,36 @@ def test_another_sites_line_is_not_its_own(log: SentLog, tmp_path: Path) -> None
     log.append({"round": 4}, node_key(tmp_path / "other"))
     with pytest.raises(FedkfError, match="line 4"):
         log.check(node_key(tmp_path).public_key())
+
+
+def numbers(file: Path) -> list[int]:
+    return [json.loads(line)["number"] for line in file.read_text().splitlines()]
+
+
+def test_a_crash_does_not_change_how_many_messages_were_refused(tmp_path: Path) -> None:
+    log = RefusedLog(tmp_path / "refused.jsonl")
+    assert log.count() == 0
+    for _ in range(3):
+        log.append("it is not signed", {})
+    whole = log.file.read_bytes()
+    for torn in (b"{", whole[:30], whole.splitlines()[0]):
+        log.file.write_bytes(whole + torn)
+        assert log.count() == 3
+        log.append("it is not signed", {})
+        assert numbers(log.file) == [1, 2, 3, 4]
+    log.file.rename(tmp_path / "refused.jsonl.old")  # and a crash before another one is begun
+    assert log.count() == 4
+    log.append("it is not signed", {})
+    assert numbers(log.file) == [5]
+
+
+def test_a_full_log_of_refused_messages_is_put_aside_and_counted_on(tmp_path: Path) -> None:
+    log = RefusedLog(tmp_path / "refused.jsonl")
+    log.append("it is not signed", {"type": "x" * MOST})
+    log.append("it is not signed", {})
+    assert numbers(tmp_path / "refused.jsonl.old") == [1]
+    assert numbers(log.file) == [2]
+    assert log.count() == 2
 
 
 def test_site_check_says_what_was_sent_and_where_the_log_is_broken(

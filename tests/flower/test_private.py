@@ -17,6 +17,7 @@ from fedkf.core.payload import Payload
 from fedkf.flower import programs
 from fedkf.flower.coordinator import Coordinator
 from fedkf.flower.handshake import Invitation
+from fedkf.flower.jobs import Request
 from fedkf.flower.logs import REFUSED, SENT, RefusedLog, SentLog
 from fedkf.flower.orders import Numbers
 from fedkf.flower.private import current_umask, write_secret
@@ -50,11 +51,13 @@ def test_a_coordinator_keeps_its_folder_to_itself(tmp_path: Path, settings: Sett
     programs.new_secret(coordinator / "tasks.secret")
     programs.stand_in(coordinator / "bin", "flwr-serverapp", "fedkf.flower.server")
     job = coordinator.job("0123abcd")
-    job.create(resolve(settings), tmp_path / "run", False, 1)
+    job.create(Request.here(resolve(settings), tmp_path / "run", False, 1))
     job.say("a sentence")
     job.write(pid=1, message="", exit=0)
     assert open_to_others(coordinator.path) == []
-    assert job.umask == 0  # a run's own files are shared as whoever asked for it shares files
+    assert (
+        job.request().umask == 0
+    )  # a run's own files are shared as whoever asked for it shares files
     assert current_umask() == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+import torch
 from conftest import Settings
 from PIL import Image
 
@@ -40,8 +41,10 @@ def make(tmp_path: Path, npz: Path, settings: Settings) -> Make:
         share: str = "[]",
         allow: str = "[]",
         least_tests: int = 5,
+        device: str = "cpu",
     ) -> Host:
         own = text.replace("least_tests: 5", f"least_tests: {least_tests}")
+        own = own.replace("device: cpu", f"device: {device}")
         own = own.replace("source: folder", "source: npz").replace("path: null", f"path: {npz}")
         own = own.replace("share: []", f"share: {share}").replace("allow: []", f"allow: {allow}")
         (folder / "site.yaml").write_text(own)
@@ -153,6 +156,15 @@ def test_files_are_named_by_the_site_alone(make: Make, settings: Settings) -> No
     config = resolve(settings, {"data.class_names": ["0", "1", "2"]})
     assert config.data.path is not None
     assert at_site(site, incoming(outgoing(config))).data.path is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_none_or_not_there_is_told(make: Make) -> None:
+    with pytest.raises(UserError, match="device is 'gpu'; it must be cpu, cuda or cuda:N"):
+        make(device="gpu")
+    host = make(device="cuda:1")
+    with pytest.raises(UserError, match="'cuda:1' but PyTorch finds no CUDA here"):
+        host.perform(call(), down(host), [])
 
 
 @pytest.mark.parametrize("step", ["__init__", "aggregate", "create", "options", "describe", "name"])

@@ -13,7 +13,7 @@ from folders import append, finish, record, set_status, write_run
 
 from fedkf.report import listing as listings
 from fedkf.report.listing import Listing
-from fedkf.report.rounds import RoundsFile, last_rounds
+from fedkf.runs.rounds import RoundsFile, last_rounds
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from fedkf.cli.tables import results_table, sites_table, table
 from fedkf.core.errors import UserError
 
 if TYPE_CHECKING:
-    from fedkf.flower.coordinator import Coordinator, Job
+    from fedkf.flower.coordinator import Coordinator
+    from fedkf.flower.jobs import Job
     from fedkf.runs.schema import Config
 
 commands = typer.Typer(

@@ -1,4 +1,4 @@
-"""What a device other than the CPU must be told, so that the same work gives the same bytes."""
+"""Devices other than the CPU: whether one is there, and what it must be told to repeat itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,23 @@ from contextlib import contextmanager
 
 import torch
 
+from fedkf.core.errors import UserError
+
 
 def prepare(device: str) -> None:
     """What CUDA reads when it starts, so that it must be said before."""
     if device != "cpu":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that PyTorch does not find."""
+    if device != "cpu":
+        # Asks the driver without starting CUDA here, which would keep workers from forking.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        kind = torch.device(device).type
+        if not torch.get_device_module(kind).is_available():
+            raise UserError(f"engine.device is {device!r} but PyTorch finds no {kind.upper()} here")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedkf.core.client import ClientData
+from fedkf.core.determinism import check_device
 from fedkf.core.errors import UserError
 from fedkf.core.limits import in_words, memory
 from fedkf.core.normalisation import normalise
@@ -99,6 +100,7 @@ class FederatedData:
 
     def resident(self, device: str, layout: torch.memory_format) -> Callable[[int], ClientData]:
         """Each client's data on the device of whichever process asks, moved there at first use."""
+        check_device(device)
         moved: list[FederatedData] = []
 
         def client(id: int) -> ClientData:

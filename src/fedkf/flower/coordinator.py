@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
-import signal
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,16 +14,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.payload import write_atomically
-from fedkf.core.records import Round
 from fedkf.core.shapes import Damage, Kind, Value, integer, named, parse_json, text
 from fedkf.flower import internals, keys, programs
 from fedkf.flower.internals import credentials
+from fedkf.flower.jobs import Job, Request
 from fedkf.flower.orders import locked
-from fedkf.flower.private import OWNER_ALONE, current_umask, private, write_secret
-from fedkf.runs.config import parse
+from fedkf.flower.private import private, write_secret
 from fedkf.runs.documents import read_yaml
 from fedkf.runs.schema import Config
-from fedkf.runs.store import RunFolder
 
 VARIABLE = "FEDKF_COORDINATOR"
 FILE = "coordinator.yaml"
@@ -45,8 +39,6 @@ EVERYWHERE = ("0.0.0.0", "::")
 """Addresses to listen on that stand for all of a machine's."""
 LONGEST_WAIT = 1e6
 """Seconds in which sites must have connected."""
-PATIENCE = 180.0
-"""Seconds in which Flower must have started a run's server process."""
 
 
 class Coordinator:
@@ -278,7 +270,7 @@ class Coordinator:
         self._settings()
         self.own_keys(), self.site_keys()  # without them no site would obey
         job = self.job(secrets.token_hex(8))
-        job.create(config, out, resume, wait)
+        job.create(Request.here(config, out, resume, wait))
         arguments = ["run", str(APP), programs.LINK, "--run-config", f'job="{job.folder.name}"']
         try:
             answer = programs.flwr(arguments, self.environment())
@@ -287,112 +279,3 @@ class Coordinator:
             raise
         job.write(run=str(answer["run-id"]))
         return job
-
-
-@dataclass(frozen=True)
-class Job:
-    """COORDINATOR/jobs/NAME: what a run is to do, what it says, and how it ended."""
-
-    folder: Path
-
-    def create(self, config: Config, out: Path, resume: bool, wait: float) -> None:
-        content = {"out": str(out.absolute()), "resume": resume, "wait": wait}
-        content |= {"cwd": os.getcwd(), "umask": current_umask()}
-        content["config"] = config.model_dump(mode="json")
-        with private():
-            self.folder.mkdir(parents=True)
-            (self.folder / "job.json").write_text(json.dumps(content))
-
-    def withdraw(self) -> None:
-        """Stop the run, or see to it that it does not begin."""
-        (self.folder / "job.json").unlink(missing_ok=True)  # read only once the pid is written
-        pid = self.read("pid")
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-
-    def _content(self) -> dict[str, Any]:
-        try:
-            content: dict[str, Any] = json.loads((self.folder / "job.json").read_bytes())
-        except FileNotFoundError:
-            raise UserError(f"there is no job {self.folder.name}") from None
-        return content
-
-    def config(self) -> Config:
-        return parse(self._content()["config"])
-
-    @property
-    def out(self) -> Path:
-        return Path(self._content()["out"])
-
-    @property
-    def resume(self) -> bool:
-        return bool(self._content()["resume"])
-
-    @property
-    def wait(self) -> float:
-        return float(self._content()["wait"])
-
-    @property
-    def cwd(self) -> Path:
-        """Where the run was asked for: relative paths and modules of its own are found there."""
-        return Path(self._content()["cwd"])
-
-    @property
-    def umask(self) -> int:
-        """Of whoever asked for the run: its files are theirs to share, unlike the job's."""
-        return int(self._content().get("umask", OWNER_ALONE))
-
-    @private()
-    def say(self, text: str) -> None:
-        with open(self.folder / "said", "a", encoding="utf-8") as file:
-            file.write(" ".join(text.split()) + "\n")
-
-    def said(self) -> list[str]:
-        file = self.folder / "said"
-        return file.read_text("utf-8").splitlines() if file.exists() else []
-
-    @private()
-    def write(self, **facts: Any) -> None:
-        """Facts that both sides of the job look at, each a file of its own."""
-        for key, value in facts.items():
-            write_atomically(self.folder / key, json.dumps(value).encode())
-
-    def read(self, key: str) -> Any:
-        """A fact, or None while there is none."""
-        file = self.folder / key
-        return json.loads(file.read_bytes()) if file.exists() else None
-
-    def follow(self, say: Callable[[str], None], on_round: Callable[[Round], None]) -> None:
-        """Watch the run until it ends; raises what ended it, if it did not end well."""
-        began, heard, seen = time.monotonic(), 0, len(RunFolder(self.out).rounds())
-        while True:
-            pid = self.read("pid")
-            gone = pid is not None and not alive(pid)
-            ended = self.read("exit")  # after that: it is written before the process is gone
-            for sentence in self.said()[heard:]:
-                say(sentence)
-                heard += 1
-            for record in RunFolder(self.out).rounds()[seen:] if pid is not None else []:
-                on_round(record)
-                seen += 1
-            if ended is not None:
-                break
-            if gone:
-                raise FedkfError("the run's server process died; add --resume to go on")
-            if pid is None and time.monotonic() - began > PATIENCE:
-                log = self.folder.parents[1] / "flwr-serverapp.log"
-                raise FedkfError(f"Flower did not start the run; {log} may say why")
-            time.sleep(0.3)
-        if ended:
-            raise (UserError if ended == 2 else FedkfError)(str(self.read("message")))
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -153,7 +153,7 @@ def node_public_key(text: str, where: str) -> ec.EllipticCurvePublicKey:
 
 
 def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """A site's key in sixty-four letters."""
+    """The SHA-256 of a site's key, as 64 hexadecimal digits."""
     digest = hashes.Hash(hashes.SHA256())
     digest.update(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
     return digest.finalize().hex()

@@ -26,7 +26,7 @@ PURPOSE = b"fedkf sent 1\n"
 BEGINNING = "0" * 64
 """What the first line has in the place of the digest of the line before."""
 NEAR = 1 << 20
-"""Bytes of sent.jsonl that are near its end, unless its last line is longer."""
+"""Bytes of a log that are near its end, unless its last line is longer."""
 MOST = 1 << 22
 """Bytes of refused.jsonl, which a stranger could fill a disk with; then a new one is begun."""
 
@@ -48,8 +48,9 @@ class SentLog:
     ) -> None:
         """A line with this entry; `more` of it is asked for when no other line can come between."""
         with locked(self.file):
-            self._drop_torn_line()
-            previous = self._last_digest()
+            drop_torn_line(self.file)
+            last = last_line(self.file)
+            previous = digest(last) if last else BEGINNING
             content = {"time": now(), **entry, **more(), "previous": previous}
             signature = key.sign(PURPOSE + canonical(content), ec.ECDSA(hashes.SHA384()))
             line = json.dumps({**content, "signature": signature.hex()}) + "\n"
@@ -59,37 +60,12 @@ class SentLog:
                 file.flush()
                 os.fsync(descriptor)
 
-    def _end(self) -> bytes:
-        """The last lines from the beginning of one of them; the last whole one is among them."""
-        if not self.file.exists():
-            return b""
-        with open(self.file, "rb") as file:
-            size, length = file.seek(0, os.SEEK_END), NEAR
-            while True:
-                file.seek(max(0, size - length))
-                content = file.read(length)
-                if length >= size:
-                    return content
-                if content.count(b"\n") > 1:
-                    return content.partition(b"\n")[2]
-                length *= 2  # a line may be longer than that
-
-    def _drop_torn_line(self) -> None:
-        """A line that a crash cut off in its middle was of an answer that did not leave."""
-        torn = self._end().rpartition(b"\n")[2]
-        if torn:
-            os.truncate(self.file, self.file.stat().st_size - len(torn))
-
-    def _last_digest(self) -> str:
-        last = self._end().rstrip(b"\n").rpartition(b"\n")[2]
-        return digest(last) if last else BEGINNING
-
     def last(self, name: str, key: ec.EllipticCurvePublicKey) -> Any:
         """What is said by this name, by the last line that does; None if none near the end does.
 
         Raises ValueError if the site did not write that line.
         """
-        for line in reversed(self._end().split(b"\n")[:-1]):
+        for line in reversed(end_of(self.file).split(b"\n")[:-1]):
             if f'"{name}": '.encode() in line:
                 found = signed(line, key)
                 if found is None:
@@ -136,23 +112,55 @@ class RefusedLog:
     @private()
     def append(self, reason: str, about: Mapping[str, Any]) -> None:
         with locked(self.file):
+            drop_torn_line(self.file)
             number = self.count() + 1
             if self.file.exists() and self.file.stat().st_size > MOST:
-                os.replace(self.file, self.file.with_name(f"{self.file.name}.old"))
+                os.replace(self.file, self._before)
             line = json.dumps({"number": number, "time": now(), "reason": reason, **about})
             with open(self.file, "a", encoding="utf-8") as file:
                 file.write(line + "\n")
         print(f"fedkf site: refused message {number}: {reason} {dict(about)}", file=sys.stderr)
 
+    @property
+    def _before(self) -> Path:
+        """What there was before this one was begun."""
+        return self.file.with_name(f"{self.file.name}.old")
+
     def count(self) -> int:
         """How many messages were refused, ever."""
-        if not self.file.exists():
-            return 0
-        last = self.file.read_text("utf-8").rstrip("\n").rpartition("\n")[2]
+        last = last_line(self.file) or last_line(self._before)
         try:
             return int(json.loads(last)["number"])
         except (ValueError, KeyError, TypeError):
             return 0
+
+
+def end_of(file: Path) -> bytes:
+    """The last lines from the beginning of one of them; the last whole one is among them."""
+    if not file.exists():
+        return b""
+    with open(file, "rb") as content:
+        size, length = content.seek(0, os.SEEK_END), NEAR
+        while True:
+            content.seek(max(0, size - length))
+            end = content.read(length)
+            if length >= size:
+                return end
+            if end.count(b"\n") > 1:
+                return end.partition(b"\n")[2]
+            length *= 2  # a line may be longer than that
+
+
+def last_line(file: Path) -> bytes:
+    """The last whole line without its end; empty where there is none."""
+    return end_of(file).rpartition(b"\n")[0].rpartition(b"\n")[2]
+
+
+def drop_torn_line(file: Path) -> None:
+    """A line that a crash cut off in its middle was never written: nothing followed from it."""
+    torn = end_of(file).rpartition(b"\n")[2]
+    if torn:
+        os.truncate(file, file.stat().st_size - len(torn))
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:

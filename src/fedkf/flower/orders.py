@@ -211,9 +211,25 @@ def take_up(file: Path, key: Ed25519PublicKey) -> None:
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
     """Alone with a file, among all processes that ask for it like this."""
-    descriptor = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = lock_of(file)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def is_locked(file: Path) -> bool:
+    """Whether some process is alone with a file."""
+    descriptor = lock_of(file)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def lock_of(file: Path) -> int:
+    return os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

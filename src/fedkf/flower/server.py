@@ -25,14 +25,16 @@ from fedkf.core.versions import RemoteVersions
 from fedkf.flower import internals, programs
 from fedkf.flower.answers import check_sealable
 from fedkf.flower.carrier import Grid, RemoteEngine
-from fedkf.flower.coordinator import APP, VARIABLE, Coordinator, Job
+from fedkf.flower.coordinator import APP, VARIABLE, Coordinator
 from fedkf.flower.grid import SignedGrid
 from fedkf.flower.handshake import Invitation
+from fedkf.flower.jobs import Request
 from fedkf.flower.orders import Numbers
 from fedkf.flower.scale import Asking, agree, as_begun
 from fedkf.flower.settings import deployed, outgoing
 from fedkf.flower.sites import Sites, gather
 from fedkf.runs.assembly import Assembly
+from fedkf.runs.config import parse
 from fedkf.runs.division import agreement
 from fedkf.runs.experiment import Experiment, reporting_disk_errors
 from fedkf.runs.provenance import provenance
@@ -55,26 +57,30 @@ def carry_out_job(grid: FlowerGrid, context: Context) -> None:
         raise UserError("the SuperLink was not started with fedkf coordinator start")
     coordinator = Coordinator(Path(folder))
     job = coordinator.job(str(context.run_config["job"]))
-    job.write(pid=os.getpid())
-    try:
-        os.chdir(job.cwd)
-        os.umask(job.umask)
-        numbers = Numbers(coordinator / "orders")
-        signed = SignedGrid(grid, coordinator.own_keys(), coordinator.site_keys, numbers)
-        execute(signed, coordinator, job)
-        job.write(message="", exit=0)
-    except BaseException as error:
-        traceback.print_exc()
-        text = str(error) if isinstance(error, FedkfError) else f"{type(error).__name__}: {error}"
-        job.write(message=text, exit=getattr(error, "exit_code", 1))
-        raise
+    with job.begun():
+        try:
+            request = job.request()
+            os.chdir(request.cwd)
+            os.umask(request.umask)
+            numbers = Numbers(coordinator / "orders")
+            signed = SignedGrid(grid, coordinator.own_keys(), coordinator.site_keys, numbers)
+            execute(signed, coordinator, request, job.say)
+            job.write(message="", exit=0)
+        except BaseException as error:
+            traceback.print_exc()
+            text = (
+                str(error) if isinstance(error, FedkfError) else f"{type(error).__name__}: {error}"
+            )
+            job.write(message=text, exit=getattr(error, "exit_code", 1))
+            raise
 
 
-def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
-    """The run of a job, begun or resumed."""
-    asked, say = job.config(), job.say
-    run = RunFolder(job.out)
-    with reporting_disk_errors(run.path), run.claimed(job.resume):
+def execute(
+    grid: Grid, coordinator: Coordinator, request: Request, say: Callable[[str], None]
+) -> None:
+    """The run that was asked for, begun or resumed."""
+    asked, run = parse(request.config), RunFolder(request.out)
+    with reporting_disk_errors(run.path), run.claimed(request.resume):
         existing = run.config() if run.begun() else None
         name = secrets.token_hex(16)
         config = deployed(asked)
@@ -94,14 +100,14 @@ def execute(grid: Grid, coordinator: Coordinator, job: Job) -> None:
             raise UserError("data.proxy: a share of the sites' data cannot be had; name other data")
         nodes = coordinator.nodes
         if existing is None:
-            sites = gather(grid, nodes(), config, name, job.wait, say)
-            asking = Asking(grid, nodes(), name, job.wait, say)
+            sites = gather(grid, nodes(), config, name, request.wait, say)
+            asking = Asking(grid, nodes(), name, request.wait, say)
             sites, config = agree(asking, sites, config)
         config = sites.settled(config)
         if missing := [name for name in sites.names if name not in nodes()]:
             say(f"not registered any more: {', '.join(missing)}")
         online = reachable(grid, nodes, sites.names)
-        wait_for(online, sites.names, job.wait, say)
+        wait_for(online, sites.names, request.wait, say)
         inputs = None if config.data.proxy is None else named_proxy(config, sites.shape, say)
         proxy = prepare_proxy(config, inputs, sites.shape)
         assembly = Assembly.of(config, sites, proxy=proxy)

@@ -72,13 +72,14 @@ def outgoing(config: Config, steps: int | None = None) -> dict[str, Any]:
     content = config.model_dump(mode="json")
     content["federation"]["steps"] = steps or "own"
     sent = {name: {key: content[name][key] for key in keys} for name, keys in TRAVELLING.items()}
-    if not config.privacy.on:  # sites of before there was any
+    # Sites refuse keys that are newer than they are, so these go only where they say something.
+    if not config.privacy.on:
         del sent["privacy"], sent["data"]["unit"]
     if not config.data.ignore:
         del sent["data"]["ignore"]
     if config.data.decimal == OPEN:
         del sent["data"]["decimal"]
-    if config.data.target_mean is None or config.data.target_std is None:  # nor of a target's unit
+    if config.data.target_mean is None or config.data.target_std is None:
         del sent["data"]["target_mean"], sent["data"]["target_std"]
     return {**sent, "algorithm": content["algorithm"]}
 

@@ -11,6 +11,7 @@ from fedkf.core.errors import UserError
 from fedkf.flower.budget import SiteBudget
 from fedkf.runs.config import explain
 from fedkf.runs.data_keys import Section
+from fedkf.runs.schema import Device
 
 Share = Literal[
     "losses",
@@ -54,7 +55,7 @@ class Site(Section):
     least_tests: Annotated[int, Field(ge=1)] = Field(
         5, description="with fewer test samples than this it counts none for anybody"
     )
-    device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    device: Device = Field("cpu", description="cpu, cuda or cuda:N")
     privacy: SiteBudget | None = Field(None, description="what experiments may tell in all")
 
 

@@ -22,7 +22,8 @@ class Sites(Members):
     """The sites of a run."""
 
     def settled(self, config: Config) -> Config:
-        """The same where only sites see that inputs have units of their own, and are scaled."""
+        """As for other members, but scaling stays as it is: the coordinator's stand-in for the
+        data has no samples to scale by."""
         scaling = config.data.scaling
         if scaling in (None, "none"):
             return super().settled(config)

@@ -15,6 +15,7 @@ import torch
 
 from fedkf.algorithms.fedkf import FedKF
 from fedkf.core.client import Client, ClientData
+from fedkf.core.determinism import exact
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.evaluation import correct
 from fedkf.core.objective import find
@@ -128,8 +129,8 @@ class Central:
         }
         self.config, self.data, self.task = central_task(config, settings)
         self.fedkf = FedKF(**{**FedKF.fidelity[self.config.fidelity], **options})
-        whole = self.data.to(self.config.engine.device, self.task.layout)
-        self.samples: ClientData = whole.client(0)
+        whole = self.data.resident(self.task.device, self.task.layout)
+        self.samples: ClientData = whole(0)
 
     def train(self, client: Client, steps: int, step: Callable[[int], torch.Tensor]) -> None:
         """Steps of the client's model; its learning rate falls to zero if the settings say so."""
@@ -272,13 +273,14 @@ def distill(
     central = Central(config, settings)
     if len(central.task.shape) != 3:
         raise UserError("distill needs images")
-    taught = central.teach(progress)
-    teacher = central.accuracy(central.task.load("student", taught))
-    accuracy, curve, samples = central.study("student", taught, TrainedGenerator, progress)
-    assert isinstance(samples, TrainedGenerator)
-    generator = copy_of(samples.generator)
-    averages = central.averages(taught, samples)
-    noise, _, _ = central.study("student on noise", taught, Noise, progress)
+    with exact(central.task.device):
+        taught = central.teach(progress)
+        teacher = central.accuracy(central.task.load("student", taught))
+        accuracy, curve, samples = central.study("student", taught, TrainedGenerator, progress)
+        assert isinstance(samples, TrainedGenerator)
+        generator = copy_of(samples.generator)
+        averages = central.averages(taught, samples)
+        noise, _, _ = central.study("student on noise", taught, Noise, progress)
     students = {"data-free": accuracy, "plain noise": noise}
     names = central.data.class_names
     return Outcome(settings, teacher, students, curve, names, averages, generator)

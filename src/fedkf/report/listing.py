@@ -16,8 +16,6 @@ from fedkf.core.records import Round, Status, Summary
 from fedkf.core.scores import Score
 from fedkf.metrics import METRICS
 from fedkf.metrics.sites import SITE_METRICS
-from fedkf.report.files import Unreadable
-from fedkf.report.rounds import RoundsFile, last_rounds, without_clients
 from fedkf.report.runs import (
     MARKS,
     READOUTS,
@@ -29,6 +27,8 @@ from fedkf.report.runs import (
     read_run,
     read_text,
 )
+from fedkf.runs.files import Unreadable
+from fedkf.runs.rounds import RoundsFile, last_rounds, without_clients
 
 PAUSE = 0.5
 """Seconds between two looks at the disk, however many browsers ask."""

@@ -18,9 +18,9 @@ from fedkf.core.scores import Numbers, Score
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.metrics.own import recall
 from fedkf.metrics.sites import ACCURACY
-from fedkf.report.files import LARGE, Unreadable, read_plain
-from fedkf.report.rounds import RoundsFile
 from fedkf.runs.documents import parse_yaml
+from fedkf.runs.files import LARGE, Unreadable, read_plain
+from fedkf.runs.rounds import RoundsFile
 
 READOUTS = ("oca", "aca", "personal")
 """The order in which readouts are shown; the first is what `fedkf export` takes."""

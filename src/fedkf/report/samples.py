@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedkf.core.errors import FedkfError
 from fedkf.core.payload import write_atomically
-from fedkf.report.files import Unreadable, open_plain, read_plain
+from fedkf.runs.files import Unreadable, open_plain, read_plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +98,7 @@ def make(run: Path, own_code: bool = False, readout: str = "oca") -> Samples:
     try:
         key = key_of(run, readout)
         made = Samples(key=key, images=draw(load_model(run, own_code, readout)))
-    except (Unreadable, FedkfError) as error:
+    except FedkfError as error:
         raise NoSamples(str(error)) from None
     except (ValueError, LookupError, TypeError, RuntimeError) as error:
         raise NoSamples(f"the model cannot be sampled: {' '.join(str(error).split())}") from None

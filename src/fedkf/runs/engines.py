@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 
-import torch
-
 from fedkf.core.client import ClientHost
-from fedkf.core.determinism import prepare
-from fedkf.core.errors import UserError
+from fedkf.core.determinism import check_device
 from fedkf.core.extras import check_installed
 from fedkf.core.schedule import active_clients
 from fedkf.core.server import Engine
@@ -27,17 +24,6 @@ def check_engine(config: Config) -> None:
     if config.engine.name == "flower":
         check_installed("flower", "engine flower needs Flower's simulation", "flwr", "ray")
     find(config.engine.name)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that PyTorch does not find."""
-    if device != "cpu":
-        # Asks the driver without starting CUDA here, which would keep workers from forking.
-        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-        prepare(device)
-        kind = torch.device(device).type
-        if not torch.get_device_module(kind).is_available():
-            raise UserError(f"engine.device is {device!r} but PyTorch finds no {kind.upper()} here")
 
 
 def make_engine(config: Config, host: ClientHost, population: Population, say: Say) -> Engine:

@@ -20,7 +20,7 @@ from fedkf.data.federated import FederatedData
 from fedkf.data.source import Say, Source
 from fedkf.metrics.sites import ACCURACY, SITE_METRICS, summary_of
 from fedkf.runs.assembly import Assembly
-from fedkf.runs.engines import check_device, make_engine
+from fedkf.runs.engines import make_engine
 from fedkf.runs.judging import judgement_of
 from fedkf.runs.places import make_folder
 from fedkf.runs.privacy import refused
@@ -179,7 +179,6 @@ def ask(
 
     from fedkf.core.versions import Versions
 
-    check_device(assembly.config.engine.device)
     calls = [Call("personalize", k, 0, None, "0") for k in range(len(data.names))]
     found = {}
 

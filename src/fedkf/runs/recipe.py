@@ -80,7 +80,7 @@ class Recipe:
     def read(cls, content: object) -> Self:
         """What a card says, or Damage."""
         found = mapping(content)
-        found = {"decimal": OPEN, **found}  # cards of before there was any
+        found = {"decimal": OPEN, **found}  # cards that are older than this key
         reading = Reading(**{name: take(found, name, kind) for name, kind in KEPT.items()})
         source, scaling = (take(found, name, text) for name in ("source", "scaling"))
         return cls(source, scaling, found.get("private") is True, reading)

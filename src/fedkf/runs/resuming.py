@@ -47,7 +47,7 @@ def refuse_changes(old: Config, new: Config, done: int, settled: bool = True) ->
         was, now = before.get(key), after.get(key)
         open_ = not settled and (key in SETTLED or key == "generator.name")
         open_ &= key != "privacy.turns" or now is None
-        open_ |= key == "data.decimal" and was == OPEN  # as runs of before there was any
+        open_ |= key == "data.decimal" and was == OPEN  # as in runs older than this key
         if was != now and not open_ and not key.startswith(FREE_ON_RESUME + LENGTH):
             raise UserError(
                 f"{key} is {now!r} but the run began with {was!r}; "

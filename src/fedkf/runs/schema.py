@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedkf.engines.registry import ENGINES
 from fedkf.metrics.sites import SITE_METRICS
@@ -24,6 +24,15 @@ from fedkf.runs.data_keys import (
 from fedkf.runs.privacy import PrivacySettings
 
 Fidelity = Literal["text", "released"]
+
+
+def _device(value: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
+        raise ValueError("must be cpu, cuda or cuda:N")
+    return value
+
+
+Device = Annotated[str, AfterValidator(_device)]
 
 
 class Model(Section):
@@ -188,7 +197,7 @@ class EngineSettings(Section):
         None, description="processes; none means one a core, 0 everything in this process"
     )
     threads: Processors = Field(1, description="of PyTorch in each process; results depend on it")
-    device: str = Field("cpu", description="cpu, cuda or cuda:N")
+    device: Device = Field("cpu", description="cpu, cuda or cuda:N")
     address: str | None = Field(
         None, description="of a running Ray cluster for flower; none starts one on this machine"
     )
@@ -198,13 +207,6 @@ class EngineSettings(Section):
     def _name(cls, value: str) -> str:
         if value not in ENGINES and ":" not in value:
             raise ValueError(f"must be {', '.join(ENGINES)} or package.module:object")
-        return value
-
-    @field_validator("device")
-    @classmethod
-    def _device(cls, value: str) -> str:
-        if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
-            raise ValueError("must be cpu, cuda or cuda:N")
         return value
 
 

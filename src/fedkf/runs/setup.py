@@ -11,6 +11,7 @@ import numpy as np
 
 from fedkf import algorithms, models
 from fedkf.core.algorithm import Algorithm
+from fedkf.core.determinism import prepare
 from fedkf.core.errors import UserError
 from fedkf.core.objective import Survival
 from fedkf.core.personal import Personalisation
@@ -297,6 +298,7 @@ def make_task(
     given: Objects = Objects(),  # noqa: B008
 ) -> Task:
     """The learning task that a settled configuration describes, tried out before it is used."""
+    prepare(config.engine.device)  # whatever works there has a task
     settings, generator, evaluation = config.federation, config.generator, config.evaluation
     samples = samples_for(generator.samples, data.shape)
     source = models.find("generator.samples", samples, SAMPLES)

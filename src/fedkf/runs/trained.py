@@ -107,7 +107,7 @@ CARD: dict[str, Kind[Any]] = {
     "scaling": text,
 }
 LATER = ("sha256", "task", "reading", "scaling", "target")
-"""What models of before do not say: they are classifiers. `target` is said of numbers alone."""
+"""What older models do not say: they are classifiers. `target` is said of numbers alone."""
 
 
 def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:

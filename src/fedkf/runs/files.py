@@ -6,12 +6,14 @@ import os
 import stat
 from pathlib import Path
 
+from fedkf.core.errors import FedkfError
+
 MEGABYTE = 1 << 20
 SMALL = 4 * MEGABYTE
 LARGE = 512 * MEGABYTE
 
 
-class Unreadable(Exception):
+class Unreadable(FedkfError):
     """A file that is there but cannot be used; the message says why."""
 
 

@@ -8,17 +8,18 @@ from pathlib import Path
 
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage, parse_json
-from fedkf.report.files import MEGABYTE, Unreadable, read_part
+from fedkf.runs.files import MEGABYTE, Unreadable, read_part
 
 BLOCK = 4 * MEGABYTE
 TAILS = (32 << 10, MEGABYTE, 16 * MEGABYTE)
 
 
 class RoundsFile:
-    """The rounds of one run: the last with every client's accuracy, those before without."""
+    """The rounds of one run: the last with every client's accuracy, those before without, unless
+    all are to be `whole`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, whole: bool = False) -> None:
+        self.path, self.whole = path, whole
         self.forget()
 
     def forget(self) -> None:
@@ -68,7 +69,7 @@ class RoundsFile:
     def _add(self, record: Round) -> None:
         while self.rounds and self.rounds[-1].round >= record.round:
             self.rounds.pop()  # done again
-        if record.readouts:
+        if record.readouts and not self.whole:
             self._forget_clients()
         self.rounds.append(record)
 
