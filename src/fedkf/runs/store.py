@@ -28,10 +28,10 @@ Value = TypeVar("Value")
 _held: set[Path] = set()
 
 FILES = (
-    *("summary.json", "config.yaml", "partition.json", "split.npz", "rounds.jsonl", "status.json"),
-    *("ledger.json", "checkpoint", "models", "kept"),
+    *("summary.json", "partition.json", "split.npz", "rounds.jsonl", "status.json"),
+    *("ledger.json", "checkpoint", "models", "kept", "config.yaml"),
 )
-"""What a run writes into its folder, first what makes it one."""
+"""What a run writes into its folder, last what says that there is something to remove."""
 REST = ("split.npz", "ledger.json", "kept/best", "kept/round-*")
 """What of it is neither written at the beginning of a run nor all of it replaced at its end."""
 
