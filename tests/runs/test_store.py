@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import Settings, model_bytes
+from flushes import flushes
 
 import fedkf
 from fedkf.core.errors import FedkfError, UserError
@@ -281,6 +282,20 @@ def test_a_checkpoint_writes_only_what_changed_and_keeps_only_what_is_needed(
     fedkf.run(settings, out=folder, rounds=6, on_round=look)
     # slots and states, and w⁰, the state, T1's sum, the two final readouts and the defence's memory
     assert len(before) == 2 * len(seen) + 6
+
+
+def test_a_checkpoint_flushes_a_folder_once_for_all_of_its_new_files(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, in_round = tmp_path / "checkpoint", dict[int, list[Path]]()
+    flushed = flushes(monkeypatch)
+
+    def note(record: dict[str, Any]) -> None:
+        in_round[record["round"]] = [path for path in flushed if path.is_dir()]
+        flushed.clear()
+
+    fedkf.run(settings, out=tmp_path, on_round=note)
+    assert in_round[2] == [place, place / "clients", place / "slots-overall", place]
 
 
 def test_without_a_folder_nothing_is_left_behind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -183,8 +184,8 @@ class Payload:
             raise PayloadError(f"not a payload: {error}") from None
 
     def save(self, path: Path) -> None:
-        """Write atomically and durably: the file is there whole or not at all."""
-        write_atomically(path, self.to_bytes())
+        """Write atomically; `sync_folder`, once for many files, makes their names durable."""
+        write_atomically(path, self.to_bytes(), sync=False)
 
     @classmethod
     def load(cls, path: Path) -> Payload:
@@ -205,8 +206,12 @@ class Payload:
         return payload
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to a temporary neighbour, flush it to the disk, and rename it to `path`."""
+def write_atomically(path: Path, data: bytes, sync: bool = True) -> None:
+    """Write `data` to a temporary neighbour, flush it to the disk, and rename it to `path`.
+
+    A loss of power undoes the renaming no more, unless whoever writes many files takes it upon
+    himself to `sync` their folder.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -217,6 +222,20 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems know no such thing
+            raise
+    finally:
+        os.close(descriptor)
 
 
 # -- arithmetic on weights -----------------------------------------------------------------------

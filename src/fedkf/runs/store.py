@@ -16,7 +16,7 @@ import yaml
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer
-from fedkf.core.payload import write_atomically
+from fedkf.core.payload import sync_folder, write_atomically
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.metrics.own import recall
@@ -195,10 +195,14 @@ class RunFolder:
             write_atomically(path, content)
 
     def append_round(self, record: Round) -> None:
-        with open(self / "rounds.jsonl", "ab") as file:
+        path = self / "rounds.jsonl"
+        first = not path.exists()
+        with open(path, "ab") as file:
             file.write(line_of(record) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        if first:
+            sync_folder(self.path)
 
     def amend_last(self, record: Round) -> None:
         """Make the last line this record, which may tell more of its round than it did."""
