@@ -15,7 +15,7 @@ from flushes import flushes
 import fedkf
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.metrics import METRICS
-from fedkf.runs.store import RunFolder
+from fedkf.runs.store import RunFolder, Writer
 
 
 @pytest.fixture
@@ -378,3 +378,21 @@ def test_a_folder_in_the_place_of_the_status_does_not_stop_a_run(
     (tmp_path / "status.json").mkdir()
     assert fedkf.run(settings, out=tmp_path).summary["rounds"] == 3
     assert not (tmp_path / ".status.json.tmp").exists()
+
+
+def test_the_status_is_written_once_a_second_however_many_clients_answer(tmp_path: Path) -> None:
+    writer, status = Writer(RunFolder(tmp_path), rounds=3), tmp_path / "status.json"
+
+    def beat() -> float:
+        return float(json.loads(status.read_text())["heartbeat"])
+
+    writer.round_started(1, range(10_000))
+    begun = beat()
+    writer.client_finished(None)
+    assert beat() == begun
+    for earlier in (begun - 2, begun + 3600):  # a second has passed, or the clock was put back
+        writer.status["heartbeat"] = earlier
+        writer.client_finished(None)
+        assert begun < beat() < begun + 60
+    writer.round_started(2, [0])  # what is new is told at once
+    assert json.loads(status.read_text())["round"] == 2

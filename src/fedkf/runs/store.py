@@ -35,6 +35,9 @@ FILES = (
 REST = ("split.npz", "ledger.json", "kept/best", "kept/round-*")
 """What of it is neither written at the beginning of a run nor all of it replaced at its end."""
 
+HEARTBEAT = 1.0
+"""Seconds for which status.json may stay as it is: of 10,000 clients many answer in each."""
+
 
 class RunFolder:
     """RUN and everything in it. One process at a time may write."""
@@ -235,7 +238,7 @@ class Writer(Observer):
 
     def __init__(self, folder: RunFolder, rounds: int) -> None:
         self.folder, self.rounds = folder, rounds
-        self.status: dict[str, Any] = {"round": 0, "active": []}
+        self.status: dict[str, Any] = {"round": 0, "active": [], "heartbeat": 0.0}
 
     def set_status(self, state: str, **more: Any) -> None:
         self.status.update(state=state, rounds=self.rounds, heartbeat=time.time(), **more)
@@ -251,7 +254,8 @@ class Writer(Observer):
         self.set_status("running", round=round, active=list(active))
 
     def client_finished(self, reply: object) -> None:
-        self.set_status("running")
+        if not 0 <= time.time() - self.status["heartbeat"] < HEARTBEAT:
+            self.set_status("running")
 
     def round_finished(self, record: Round) -> None:
         self.folder.append_round(record)
