@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import warnings
@@ -73,12 +74,16 @@ def write_models(folder: Path, readouts: Mapping[str, Weights], about: Mapping[s
     folder.mkdir(parents=True, exist_ok=True)
     digests = dict(about.get("sha256", {}))
     for name, weights in readouts.items():
-        tensors = {k: tensor.detach().cpu().clone().contiguous() for k, tensor in weights.items()}
-        content = save(tensors)
+        content = save(apart(weights))
         digests[f"{name}.safetensors"] = digest(content)
         write_atomically(folder / f"{name}.safetensors", content)
     card = json.dumps({**about, "sha256": digests}, indent=2) + "\n"
     write_atomically(folder / "model.json", card.encode())
+
+
+def apart(weights: Weights) -> Weights:
+    """A copy in which no two tensors share memory, as tied weights do: safetensors refuses them."""
+    return {k: tensor.detach().cpu().clone().contiguous() for k, tensor in weights.items()}
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -278,8 +283,7 @@ def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> lis
     if "safetensors" in formats:
         from safetensors.torch import save
 
-        weights = {k: v.contiguous() for k, v in trained.model.state_dict().items()}
-        write_atomically(folder / f"{name}.safetensors", save(weights))
+        write_atomically(folder / f"{name}.safetensors", save(apart(trained.model.state_dict())))
         text = json.dumps(trained.about, indent=2) + "\n"
         write_atomically(folder / "model.json", text.encode())
         written += [folder / f"{name}.safetensors", folder / "model.json"]
@@ -287,7 +291,9 @@ def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> lis
     batch = {0: torch.export.Dim("batch")}
     if "torch" in formats:
         program = torch.export.export(trained, (example,), dynamic_shapes=(batch,))
-        torch.export.save(program, folder / f"{name}.pt2")
+        buffer = io.BytesIO()
+        torch.export.save(program, buffer)
+        write_atomically(folder / f"{name}.pt2", buffer.getvalue())
         written.append(folder / f"{name}.pt2")
     if "onnx" in formats:
         written.append(export_onnx(trained, example, folder / f"{name}.onnx"))
@@ -318,10 +324,9 @@ def export_onnx(trained: Trained, example: torch.Tensor, path: Path) -> Path:
         ) from None
     try:
         with quiet_exporter():
-            torch.onnx.export(
+            program = torch.onnx.export(
                 trained,
                 (example,),
-                path,
                 input_names=["inputs"],
                 output_names=["logits" if trained.objective.labelled() else "values"],
                 dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
@@ -332,7 +337,8 @@ def export_onnx(trained: Trained, example: torch.Tensor, path: Path) -> Path:
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise FedkfError(f"PyTorch cannot express this model in ONNX: {reason}") from error
-    made = onnx.load(path)
+    assert program is not None
+    made = program.model_proto
     onnx.helper.set_model_props(
         made, {"task": trained.objective.name, "class_names": json.dumps(trained.class_names)}
     )
