@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fedkf import models
-from fedkf.core.digests import digest
+from fedkf.core.digests import digest, file_digest
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.normalisation import normalise
 from fedkf.core.objective import Objective, Regression, find
@@ -72,13 +72,19 @@ def write_models(folder: Path, readouts: Mapping[str, Weights], about: Mapping[s
     from safetensors.torch import save
 
     folder.mkdir(parents=True, exist_ok=True)
-    digests = dict(about.get("sha256", {}))
-    for name, weights in readouts.items():
-        content = save(apart(weights))
-        digests[f"{name}.safetensors"] = digest(content)
-        write_atomically(folder / f"{name}.safetensors", content)
-    card = json.dumps({**about, "sha256": digests}, indent=2) + "\n"
-    write_atomically(folder / "model.json", card.encode())
+    contents = {f"{name}.safetensors": save(apart(w)) for name, w in readouts.items()}
+    digests = {**about.get("sha256", {}), **{file: digest(c) for file, c in contents.items()}}
+    card = {**about, "sha256": digests}
+    earlier = {f: file_digest(folder / f) for f in contents if (folder / f).exists()}
+    if earlier:  # until all are replaced either will do, so that a crash leaves what can be loaded
+        write_card(folder, {**card, "earlier": earlier})
+    for file, content in contents.items():
+        write_atomically(folder / file, content)
+    write_card(folder, card)
+
+
+def write_card(folder: Path, card: Mapping[str, Any]) -> None:
+    write_atomically(folder / "model.json", (json.dumps(card, indent=2) + "\n").encode())
 
 
 def apart(weights: Weights) -> Weights:
@@ -108,11 +114,14 @@ CARD: dict[str, Kind[Any]] = {
     "std": maybe(many(finite)),
     "target": many(finite),
     "sha256": named(text),
+    "earlier": named(text),
     "reading": Recipe.read,
     "scaling": text,
 }
-LATER = ("sha256", "task", "reading", "scaling", "target")
-"""What models of before do not say: they are classifiers. `target` is said of numbers alone."""
+DIGESTS = ("sha256", "earlier")
+LATER = (*DIGESTS, "task", "reading", "scaling", "target")
+"""What models of before do not say: they are classifiers. `target` is said of numbers alone, and
+`earlier` while files are replaced."""
 
 
 def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
@@ -120,10 +129,10 @@ def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    wanted = card.get("sha256", {}).get(path.name)
+    wanted, earlier = (card.get(key, {}).get(path.name) for key in DIGESTS)
     try:
         content = path.read_bytes()
-        if wanted is not None and digest(content) != wanted:
+        if wanted is not None and digest(content) not in (wanted, earlier):
             raise FedkfError(f"{path} is damaged: it is not what the run had written")
         weights: Weights = dict(sorted(load(content).items()))
     except (OSError, SafetensorError, ValueError) as error:
@@ -145,7 +154,7 @@ class Trained(nn.Module):
     def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:
         super().__init__()
         self.model = model
-        self.about = {key: value for key, value in about.items() if key != "sha256"}
+        self.about = {key: value for key, value in about.items() if key not in DIGESTS}
         self.shape = tuple(about["shape"])
         self.class_names = list(about["class_names"])
         self.objective = objective_of(about)
@@ -284,8 +293,7 @@ def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> lis
         from safetensors.torch import save
 
         write_atomically(folder / f"{name}.safetensors", save(apart(trained.model.state_dict())))
-        text = json.dumps(trained.about, indent=2) + "\n"
-        write_atomically(folder / "model.json", text.encode())
+        write_card(folder, trained.about)
         written += [folder / f"{name}.safetensors", folder / "model.json"]
     example = torch.rand(2, *trained.shape)
     batch = {0: torch.export.Dim("batch")}
