@@ -212,7 +212,7 @@ def write_atomically(path: Path, data: bytes, sync: bool = True) -> None:
     A loss of power undoes the renaming no more, unless whoever writes many files takes it upon
     himself to `sync` their folder.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # see `written_in`
     try:
         with open(temporary, "wb") as file:
             file.write(data)
@@ -224,6 +224,11 @@ def write_atomically(path: Path, data: bytes, sync: bool = True) -> None:
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def written_in(temporary: Path) -> str:
+    """The name of the file that a temporary neighbour was to become."""
+    return temporary.name[1:].rsplit(".", 2)[0]
 
 
 def sync_folder(folder: Path) -> None:
