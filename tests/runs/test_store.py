@@ -233,24 +233,6 @@ def test_a_folder_that_cannot_be_written_any_more_is_told_and_the_run_resumed(
     assert model_bytes(folder) == model_bytes(finished)
 
 
-def test_two_processes_cannot_write_one_folder(settings: Settings, tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        RunFolder(tmp_path).claim(resume=True)
-        os.write(writing, b"x")
-        os.read(os.pipe()[0], 1)  # holds the lock until it is killed
-        os._exit(0)
-    os.read(reading, 1)
-    try:
-        with pytest.raises(FedkfError, match="is being written by another process"):
-            fedkf.run(settings, out=tmp_path, resume=True)
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-    assert fedkf.run(settings, out=tmp_path, resume=True).summary["rounds"] == 3
-
-
 def test_a_file_in_place_of_the_folder_is_told(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for out in ("file", "file/below"):

@@ -44,7 +44,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._lock: int | None = None
+        self._lock: tuple[int, Path] | None = None
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -82,7 +82,9 @@ class RunFolder:
 
     def _take_lock(self) -> None:
         # A POSIX lock: it dies with its process, and forked workers do not inherit it.
-        if self.path in _held:
+        # But closing any descriptor of its file ends it: what is held is not even opened again.
+        place = self.path.resolve()
+        if place in _held:
             raise FedkfError(f"{self.path} is being written by this very process")
         descriptor = os.open(self / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -90,8 +92,8 @@ class RunFolder:
         except OSError:
             os.close(descriptor)
             raise FedkfError(f"{self.path} is being written by another process") from None
-        self._lock = descriptor
-        _held.add(self.path)
+        self._lock = descriptor, place
+        _held.add(place)
 
     def begun(self) -> bool:
         """Whether it holds a finished round; anything less is simply started anew."""
@@ -126,9 +128,10 @@ class RunFolder:
 
     def release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            descriptor, place = self._lock
+            os.close(descriptor)
             self._lock = None
-            _held.discard(self.path)
+            _held.discard(place)
 
     # -- what is in it --------------------------------------------------------------------------
 
