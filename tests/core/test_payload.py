@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from flushes import flushes
+from safetensors.torch import save
 
 from fedkf.core.payload import Payload, PayloadError, weighted_mean, write_atomically
 
@@ -71,6 +72,12 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(Payload(weights={"w": torch.zeros(10)}).to_bytes()[:-4])
     with pytest.raises(PayloadError, match=r"p\.safetensors is damaged"):
         Payload.load(path)
+
+
+def test_a_header_nested_without_end_is_no_payload() -> None:
+    deep = '{"kinds":{},"numbers":' + "[" * 100_000 + "]" * 100_000 + "}"
+    with pytest.raises(PayloadError, match="not a payload"):
+        Payload.from_bytes(save({}, {"fedkf": deep}))
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:

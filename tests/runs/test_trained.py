@@ -263,6 +263,14 @@ def test_local_training_is_alone_and_the_gain_of_federating_is_told(
         assert client["gain"] == pytest.approx(client["accuracy"] - client["against"])
 
 
+def test_a_site_alone_without_records_is_told(settings: Settings, tmp_path: Path, cli: CLI) -> None:
+    fedkf.run(settings, algorithm="local", rounds=1, out=tmp_path)
+    (tmp_path / "rounds.jsonl").unlink()
+    code, _, err = cli("evaluate", tmp_path)
+    assert code == 1
+    assert "rounds.jsonl is damaged: it does not tell what each client found last" in err
+
+
 def test_a_site_alone_never_sees_the_others(settings: Settings) -> None:
     """What comes down makes no difference to a client's own model."""
     from fedkf.algorithms.local import Local

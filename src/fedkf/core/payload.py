@@ -48,6 +48,8 @@ LEAKAGE = (
 
 LONGEST_HEADER = 1 << 24
 """Bytes of names, shapes and numbers that a payload may have."""
+NO_HEADER = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What goes wrong where a header is none, or is nested a thousand times."""
 
 
 class PayloadError(FedkfError):
@@ -180,7 +182,7 @@ class Payload:
             tensors = load(data)  # which refuses what is no header before Python's objects are made
             metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
             return cls._build(tensors, metadata)
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (SafetensorError, *NO_HEADER) as error:
             raise PayloadError(f"not a payload: {error}") from None
 
     def save(self, path: Path) -> None:
