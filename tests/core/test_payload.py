@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from flushes import flushes
+from safetensors.torch import save
 
 from fedkf.core.payload import Payload, PayloadError, weighted_mean, write_atomically
 
@@ -72,6 +74,12 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
         Payload.load(path)
 
 
+def test_a_header_nested_without_end_is_no_payload() -> None:
+    deep = '{"kinds":{},"numbers":' + "[" * 100_000 + "]" * 100_000 + "}"
+    with pytest.raises(PayloadError, match="not a payload"):
+        Payload.from_bytes(save({}, {"fedkf": deep}))
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
@@ -80,6 +88,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> No
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_new_name_is_on_the_disk_before_the_write_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = flushes(monkeypatch)
+    write_atomically(tmp_path / "file", b"new")
+    assert flushed == [tmp_path / f".file.{os.getpid()}.tmp", tmp_path]
 
 
 def test_the_mean_is_weighted_and_integers_come_from_the_largest() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from flushes import flushes
+from kills import killed_at_every_step
 from published import (
     Bytes,
     cifar_batches,
@@ -148,6 +151,39 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path) -> None:
     for array in (tmp_path / "cache").glob("*/*.npy"):
         array.write_bytes(b"damaged")
     same(sources.load("emnist", None), *LETTERS)
+
+
+def test_killed_while_it_was_decoded_a_data_set_is_whole_the_next_time(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    emnist_zip(tmp_path / "data" / "gzip.zip", *LETTERS)
+    for _ in killed_at_every_step(lambda: sources.load("emnist", None)):
+        same(sources.load("emnist", None), *LETTERS)
+        shutil.rmtree(tmp_path / "cache")
+
+
+def test_decoded_arrays_are_on_the_disk_before_they_have_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    emnist_zip(tmp_path / "data" / "gzip.zip", *LETTERS)
+    flushed = flushes(monkeypatch)
+    sources.load("emnist", None)
+    (folder,) = (tmp_path / "cache").iterdir()
+    names = [folder / f".{name}.npy.{os.getpid()}.tmp" for name in ("images", "labels")]
+    assert flushed == [names[0], folder, names[1], folder]
+
+
+def test_what_killed_processes_left_in_the_cache_is_removed_after_a_day(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    emnist_zip(tmp_path / "data" / "gzip.zip", *LETTERS)
+    old, new = tmp_path / "cache" / ".decoding-old", tmp_path / "cache" / ".decoding-new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    (tmp_path / "cache" / ".a.npy.7.tmp").write_bytes(b"half")
+    for stray in (old, tmp_path / "cache" / ".a.npy.7.tmp"):
+        os.utime(stray, (0, 0))
+    sources.load("emnist", None)
+    assert [path.name for path in (tmp_path / "cache").glob(".*")] == [new.name]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,22 @@ def move(folder: Path) -> None:
     np.savez_compressed(folder / "split.npz", **parts)
 
 
+def bomb(folder: Path) -> None:
+    """A third of a gigabyte of zeros in the place of a client's samples, in a small file."""
+    with np.load(folder / "split.npz") as content:
+        parts = {name: content[name].copy() for name in content.files}
+    with zipfile.ZipFile(folder / "split.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                count = 40 << 20 if name == "train" else len(part)
+                about = {"descr": "<i8", "fortran_order": False, "shape": (count,)}
+                np.lib.format.write_array_header_1_0(file, about)
+                for _ in range(40 if name == "train" else 0):
+                    file.write(bytes(8 << 20))
+                if name != "train":
+                    file.write(part.astype("<i8").tobytes())
+
+
 CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "rounds emptied": ("rounds.jsonl", shorten("rounds.jsonl", 0)),
     "rounds deleted": ("rounds.jsonl", lambda folder: (folder / "rounds.jsonl").unlink()),
@@ -193,3 +210,16 @@ def test_a_finished_run_that_goes_on_has_no_summary_yet(run: Path, tmp_path: Pat
 def test_what_is_no_run_cannot_be_checked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no run"):
         check_run(tmp_path)
+
+
+def test_a_split_that_unpacks_to_far_more_than_it_has_is_not_unpacked(
+    run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    bomb(tmp_path / "run")
+    tracemalloc.start()
+    (sentence,) = check_run(tmp_path / "run")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "split.npz is damaged: it holds no division of samples" in sentence
+    assert most < 64 << 20

@@ -20,7 +20,7 @@ from fedkf.core.client import Client
 from fedkf.core.evaluation import correct
 from fedkf.core.payload import Payload
 from fedkf.core.records import Round
-from fedkf.runs.personal import client_models
+from fedkf.runs.personal import client_models, file_name
 from fedkf.runs.store import RunFolder
 
 CLI = Callable[..., Outcome]
@@ -175,6 +175,21 @@ def test_a_clients_model_is_exported_by_its_name(
     assert all(torch.equal(exported[k], w) for k, w in model.model.state_dict().items())
     again = fedkf.load(home, "personal-client_2")
     assert torch.equal(again(torch.ones(1, 1, 16, 16)), model(torch.ones(1, 1, 16, 16)))
+
+
+def test_clients_whose_names_are_alike_have_files_of_their_own(
+    differing: Settings, tmp_path: Path
+) -> None:
+    fedkf.run(differing, algorithm="fedavg", rounds=1, out=tmp_path)
+    about = json.loads((tmp_path / "partition.json").read_text())
+    names = ["ward 1", "ward_1", "Ward/1", "ward 2"]
+    for client, name in zip(about["clients"], names, strict=False):
+        client["name"] = name
+    (tmp_path / "partition.json").write_text(json.dumps(about))
+    files = [file_name(tmp_path, name) for name in names]
+    assert len({file.casefold() for file in files}) == len(names)
+    assert files[0].startswith("personal-ward_1-")
+    assert files[-1] == "personal-ward_2"
 
 
 @pytest.mark.parametrize("task", ["regression", "survival"])

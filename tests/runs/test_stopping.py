@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ from fedkf.core.payload import Payload
 from fedkf.core.records import Round
 from fedkf.core.scores import Score
 from fedkf.runs.integrity import check_run
-from fedkf.runs.stopping import exhausted
+from fedkf.runs.stopping import Patience
 
 
 def last_line(folder: Path) -> dict[str, Any]:
@@ -213,8 +214,18 @@ def rounds_with(*amps: float | None) -> list[Round]:
 def test_patience_counts_evaluated_rounds_since_the_best(
     amps: tuple[float | None, ...], ends: bool
 ) -> None:
-    assert exhausted(2, rounds_with(*amps)) is ends
-    assert not exhausted(None, rounds_with(*amps))
+    assert Patience(2, rounds_with(*amps)).exhausted is ends
+    assert not Patience(None, rounds_with(*amps)).exhausted
+
+
+def test_patience_keeps_no_rounds() -> None:
+    """Of 10,000 clients each holds half a megabyte of accuracies."""
+    patience = Patience(2, rounds_with(0.5))
+    (record,) = rounds_with(0.6)
+    patience.round_finished(record)
+    kept = weakref.ref(record)
+    del record
+    assert kept() is None
 
 
 def test_patience_ends_a_run_also_after_an_interruption(settings: Settings, tmp_path: Path) -> None:

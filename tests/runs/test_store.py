@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 from conftest import Settings, model_bytes
+from flushes import flushes
 
 import fedkf
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.metrics import METRICS
-from fedkf.runs.store import RunFolder
+from fedkf.runs.store import RunFolder, Writer
 
 
 @pytest.fixture
@@ -232,24 +233,6 @@ def test_a_folder_that_cannot_be_written_any_more_is_told_and_the_run_resumed(
     assert model_bytes(folder) == model_bytes(finished)
 
 
-def test_two_processes_cannot_write_one_folder(settings: Settings, tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        RunFolder(tmp_path).claim(resume=True)
-        os.write(writing, b"x")
-        os.read(os.pipe()[0], 1)  # holds the lock until it is killed
-        os._exit(0)
-    os.read(reading, 1)
-    try:
-        with pytest.raises(FedkfError, match="is being written by another process"):
-            fedkf.run(settings, out=tmp_path, resume=True)
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-    assert fedkf.run(settings, out=tmp_path, resume=True).summary["rounds"] == 3
-
-
 def test_a_file_in_place_of_the_folder_is_told(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for out in ("file", "file/below"):
@@ -281,6 +264,20 @@ def test_a_checkpoint_writes_only_what_changed_and_keeps_only_what_is_needed(
     fedkf.run(settings, out=folder, rounds=6, on_round=look)
     # slots and states, and w⁰, the state, T1's sum, the two final readouts and the defence's memory
     assert len(before) == 2 * len(seen) + 6
+
+
+def test_a_checkpoint_flushes_a_folder_once_for_all_of_its_new_files(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, in_round = tmp_path / "checkpoint", dict[int, list[Path]]()
+    flushed = flushes(monkeypatch)
+
+    def note(record: dict[str, Any]) -> None:
+        in_round[record["round"]] = [path for path in flushed if path.is_dir()]
+        flushed.clear()
+
+    fedkf.run(settings, out=tmp_path, on_round=note)
+    assert in_round[2] == [place, place / "clients", place / "slots-overall", place]
 
 
 def test_without_a_folder_nothing_is_left_behind(
@@ -363,3 +360,21 @@ def test_a_folder_in_the_place_of_the_status_does_not_stop_a_run(
     (tmp_path / "status.json").mkdir()
     assert fedkf.run(settings, out=tmp_path).summary["rounds"] == 3
     assert not (tmp_path / ".status.json.tmp").exists()
+
+
+def test_the_status_is_written_once_a_second_however_many_clients_answer(tmp_path: Path) -> None:
+    writer, status = Writer(RunFolder(tmp_path), rounds=3), tmp_path / "status.json"
+
+    def beat() -> float:
+        return float(json.loads(status.read_text())["heartbeat"])
+
+    writer.round_started(1, range(10_000))
+    begun = beat()
+    writer.client_finished(None)
+    assert beat() == begun
+    for earlier in (begun - 2, begun + 3600):  # a second has passed, or the clock was put back
+        writer.status["heartbeat"] = earlier
+        writer.client_finished(None)
+        assert begun < beat() < begun + 60
+    writer.round_started(2, [0])  # what is new is told at once
+    assert json.loads(status.read_text())["round"] == 2

@@ -89,6 +89,18 @@ grid: {federation.seed: [0, 1]}
         ("base: digits\ngrid: {data.alfa: [1]}", "did you mean 'data.alpha'"),
         ("base: digits\ngrid: {data.alpha: [-1]}", "data.alpha is -1"),
         ("base: digits\ngrid: {data.alpha: [1, 1]}", "is there twice"),
+        ("base: digits\nvariants: {..: }", "no run's folder can be called ..; give it another"),
+        ("base: digits\nvariants: {.: }", "no run's folder can be called .; give it another"),
+        ("base: digits\nvariants: {/: }", "no run's folder can be called .; give it another"),
+        ("base: digits\nvariants: {a b: , a.b: }", "a.b is there twice"),
+        (
+            f"base: digits\nvariants: {{{'é' * 101}: }}",
+            "would have a name of 202 bytes; at most 200 are taken",
+        ),
+        (
+            "base: digits\nvariants: {Mild: , mild: {federation.lr: 1}}",
+            "Mild and mild differ in capital letters alone, which some disks take for one folder",
+        ),
         ("base: [digits]", "it must name a preset"),
         ("base: {", "not valid YAML"),
     ],

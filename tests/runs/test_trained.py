@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Outcome, Settings
+from safetensors.torch import load_file
 
 import fedkf
 from fedkf.cli.evaluate import show_resolution
@@ -112,6 +113,32 @@ def test_an_exported_graph_says_what_its_outputs_are(
     trained = Trained(torch.nn.Linear(3, outputs), {**card, "mean": [0.0], "std": [1.0]})
     (path,) = export(trained, tmp_path, "model", ["onnx"])
     assert [made.name for made in onnx.load(path).graph.output] == [output]
+
+
+@pytest.mark.parametrize("form", ["safetensors", "torch", "onnx"])
+def test_a_layer_under_two_names_is_exported_under_both(form: str, tmp_path: Path) -> None:
+    first = torch.nn.Linear(4, 4)
+    about = {"model": "x", "shape": [4], "task": "classification", "class_names": list("abcd")}
+    tied = Trained(torch.nn.Sequential(first, first), {**about, "mean": [0.0], "std": [1.0]})
+    path = export(tied, tmp_path, "oca", [form])[0]
+    if form == "safetensors":
+        assert torch.equal((found := load_file(path))["0.weight"], found["1.weight"])
+        assert torch.equal(found["0.weight"], first.weight)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "torch", "onnx"])
+def test_an_export_takes_the_place_of_an_earlier_one_when_it_is_whole(
+    form: str, tmp_path: Path
+) -> None:
+    about = {"model": "x", "shape": [4], "task": "classification", "class_names": ["a", "b"]}
+    model = torch.nn.Linear(4, 2)
+    trained = Trained(model, {**about, "mean": [0.0], "std": [1.0]})
+    path = export(trained, tmp_path, "oca", [form])[0]
+    (tmp_path / "earlier").hardlink_to(path)
+    before = path.read_bytes()
+    torch.nn.init.zeros_(model.weight)
+    export(trained, tmp_path, "oca", [form])
+    assert (tmp_path / "earlier").read_bytes() == before != path.read_bytes()
 
 
 def test_a_loaded_model_normalises_resizes_and_names(run: Path) -> None:
@@ -234,6 +261,14 @@ def test_local_training_is_alone_and_the_gain_of_federating_is_told(
         assert cli(name, tmp_path / "alone", *more).code == 2
     for client in json.loads(out)["clients"]:
         assert client["gain"] == pytest.approx(client["accuracy"] - client["against"])
+
+
+def test_a_site_alone_without_records_is_told(settings: Settings, tmp_path: Path, cli: CLI) -> None:
+    fedkf.run(settings, algorithm="local", rounds=1, out=tmp_path)
+    (tmp_path / "rounds.jsonl").unlink()
+    code, _, err = cli("evaluate", tmp_path)
+    assert code == 1
+    assert "rounds.jsonl is damaged: it does not tell what each client found last" in err
 
 
 def test_a_site_alone_never_sees_the_others(settings: Settings) -> None:

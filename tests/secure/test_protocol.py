@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from flushes import flushes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkf.core.errors import FedkfError
 from fedkf.secure import fixed, shamir
+from fedkf.secure.once import only_once
 from fedkf.secure.protocol import (
     Asked,
     Refusal,
@@ -179,3 +182,17 @@ def test_models_come_back_to_half_a_step_and_integers_are_left_out() -> None:
 def test_what_does_not_fit_is_no_upload(value: float) -> None:
     with pytest.raises(fixed.TooLarge, match="too large for sums"):
         fixed.encode({"w": torch.tensor([0.0, value])}, 100, 10)
+
+
+# -- what was answered --------------------------------------------------------------------------
+
+
+def test_a_record_of_an_answer_is_on_the_disk_before_the_answer_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = flushes(monkeypatch)
+    only_once(tmp_path, b"seed", "shares", b"message")
+    (record,) = tmp_path.iterdir()
+    assert flushed == [record, tmp_path]
+    with pytest.raises(Refusal, match="another shares with this round's keys"):
+        only_once(tmp_path, b"seed", "shares", b"other")

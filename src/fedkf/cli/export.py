@@ -38,7 +38,7 @@ def export(
             raise UserError(f"--format {name}: {nearest(name, trained.FORMATS)}")
     refuse_file(folder)
     if readout == "personal":
-        model, name = personal_model(run, client, say=say), file_name(client)
+        model, name = personal_model(run, client, say=say), file_name(run, client)
     elif client is not None:
         raise UserError("--client goes with --readout personal: the others are the same for all")
     else:

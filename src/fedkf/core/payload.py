@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -47,6 +48,8 @@ LEAKAGE = (
 
 LONGEST_HEADER = 1 << 24
 """Bytes of names, shapes and numbers that a payload may have."""
+NO_HEADER = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What goes wrong where a header is none, or is nested a thousand times."""
 
 
 class PayloadError(FedkfError):
@@ -179,12 +182,12 @@ class Payload:
             tensors = load(data)  # which refuses what is no header before Python's objects are made
             metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
             return cls._build(tensors, metadata)
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (SafetensorError, *NO_HEADER) as error:
             raise PayloadError(f"not a payload: {error}") from None
 
     def save(self, path: Path) -> None:
-        """Write atomically and durably: the file is there whole or not at all."""
-        write_atomically(path, self.to_bytes())
+        """Write atomically; `sync_folder`, once for many files, makes their names durable."""
+        write_atomically(path, self.to_bytes(), sync=False)
 
     @classmethod
     def load(cls, path: Path) -> Payload:
@@ -205,9 +208,13 @@ class Payload:
         return payload
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to a temporary neighbour, flush it to the disk, and rename it to `path`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write_atomically(path: Path, data: bytes, sync: bool = True) -> None:
+    """Write `data` to a temporary neighbour, flush it to the disk, and rename it to `path`.
+
+    A loss of power undoes the renaming no more, unless whoever writes many files takes it upon
+    himself to `sync` their folder.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # see `written_in`
     try:
         with open(temporary, "wb") as file:
             file.write(data)
@@ -217,6 +224,25 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def written_in(temporary: Path) -> str:
+    """The name of the file that a temporary neighbour was to become."""
+    return temporary.name[1:].rsplit(".", 2)[0]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems know no such thing
+            raise
+    finally:
+        os.close(descriptor)
 
 
 # -- arithmetic on weights -----------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedkf.core.payload import Payload
+from fedkf.core.payload import Payload, written_in
 
 
 class Versions:
@@ -23,6 +23,7 @@ class Versions:
         self.latest: dict[int, str] = {}
         self._changed: dict[int, str] = {}
         self._old: list[tuple[int, str]] = []
+        self._discarded: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, client: int, version: str) -> Path:
@@ -41,6 +42,7 @@ class Versions:
 
     def discard(self, client: int, version: str) -> None:
         self.path(client, version).unlink(missing_ok=True)
+        self._discarded.add(self.path(client, version).name)
 
     def changes(self) -> dict[int, str]:
         """What was accepted since the last commit."""
@@ -48,8 +50,13 @@ class Versions:
 
     def committed(self) -> None:
         """A checkpoint names the latest versions: the ones before them can go."""
+        if self._discarded:  # whoever wrote them may have been killed half-way
+            for half in self.folder.glob(".*.tmp"):
+                if written_in(half) in self._discarded:
+                    half.unlink(missing_ok=True)
         for client, version in self._old:
             self.discard(client, version)
+        self._discarded.clear()
         self._old.clear()
         self._changed.clear()
 

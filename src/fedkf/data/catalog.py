@@ -7,8 +7,7 @@ cache that are mapped into memory, so that a run starts at once.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
+import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkf.core.errors import FedkfError, UserError
+from fedkf.core.payload import write_atomically
 from fedkf.data.archives import READING, Bytes, File, open_tar
-from fedkf.data.files import cache_folder, digest, places
+from fedkf.data.files import cache_folder, digest, places, tidy
 from fedkf.data.source import Say, Source
 
 VERSION = 1
@@ -134,8 +134,9 @@ def load(dataset: Dataset, path: str | None = None, say: Say = lambda text: None
 
 
 def _source(dataset: Dataset, folder: Path) -> Source:
+    labels = np.load(folder / "labels.npy")
     images = np.load(folder / "images.npy", mmap_mode="r")
-    return Source(images, np.load(folder / "labels.npy"), list(dataset.class_names))
+    return Source(images, labels, list(dataset.class_names))
 
 
 def decode(dataset: Dataset, form: Form, files: Sequence[File]) -> Decoded:
@@ -183,14 +184,10 @@ def _explaining(path: Path | str) -> Iterator[None]:
 
 
 def _write(folder: Path, images: Bytes, labels: NDArray[np.int64]) -> None:
-    """All of it or nothing: written beside, then renamed."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".decoding-"))
-    try:
-        np.save(beside / "images.npy", np.ascontiguousarray(images))
-        np.save(beside / "labels.npy", labels)
-        shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(FileExistsError, OSError):  # another process was faster
-            os.rename(beside, folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    """Labels come last: where they are, all images are on the disk."""
+    tidy(cache_folder())
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in (("images", np.ascontiguousarray(images)), ("labels", labels)):
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        write_atomically(folder / f"{name}.npy", buffer.getvalue())

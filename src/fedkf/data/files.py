@@ -6,11 +6,15 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedkf.core.errors import UserError
+
+A_DAY = 24 * 60 * 60
 
 
 def places() -> list[Path]:
@@ -37,6 +41,14 @@ def cache_folder() -> Path:
         return Path(given).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "fedkf"
+
+
+def tidy(cache: Path) -> None:
+    """Remove what killed processes left in the cache; others may be writing, but for no day."""
+    for stray in [*cache.glob(".decoding-*"), *cache.rglob(".*.tmp")]:
+        with contextlib.suppress(OSError):  # another process was faster
+            if time.time() - stray.stat().st_mtime > A_DAY:
+                shutil.rmtree(stray) if stray.is_dir() else stray.unlink()
 
 
 def digest(content: Any) -> str:

@@ -28,7 +28,7 @@ from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.limits import memory, proper_text, shown
 from fedkf.core.payload import write_atomically
 from fedkf.data.annotations import SIDES
-from fedkf.data.files import cache_folder, digest, find, some
+from fedkf.data.files import cache_folder, digest, find, some, tidy
 from fedkf.data.source import Say, Source, check
 from fedkf.data.targets import Targets
 
@@ -182,6 +182,7 @@ def decoded(
     try:
         (cache / "index").mkdir(parents=True, exist_ok=True)
         if not array.exists():
+            tidy(cache)
             images, kept = decode(root, files, size, say, skip)
             buffer = io.BytesIO()
             np.save(buffer, images)

@@ -121,7 +121,8 @@ class Kept(Versions):
 
     def __init__(self) -> None:
         self.folder, self.latest = Path(), {}
-        self._changed, self._old, self._payloads = {}, [], dict[tuple[int, str], Payload]()
+        self._changed, self._old, self._discarded = {}, [], set()
+        self._payloads = dict[tuple[int, str], Payload]()
 
     def load(self, client: int, version: str) -> Payload:
         return self._payloads[client, version]

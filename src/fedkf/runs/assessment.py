@@ -122,7 +122,11 @@ def add_mixtures(result: dict[str, Any], count: int) -> None:
 
 def own_models(folder: RunFolder, readout: str) -> dict[str, Any]:
     """What a run without a shared model found: each client under its own."""
-    score = folder.rounds()[-1]["readouts"][readout]
+    rounds = folder.rounds()
+    if not rounds or not rounds[-1].readouts:
+        path = folder / "rounds.jsonl"
+        raise FedkfError(f"{path} is damaged: it does not tell what each client found last")
+    score = rounds[-1]["readouts"][readout]
     clients = folder.read_json("partition.json")["clients"]
     rows = [
         {"name": clients[k]["name"], "tested": clients[k]["test"], "accuracy": accuracy}

@@ -17,7 +17,7 @@ from fedkf.core.digests import digest, file_digest
 from fedkf.core.errors import FedkfError
 from fedkf.core.federation import Saved
 from fedkf.core.ledger import Ledger
-from fedkf.core.payload import Payload, PayloadError, write_atomically
+from fedkf.core.payload import Payload, PayloadError, sync_folder, write_atomically
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage
 from fedkf.core.versions import Versions
@@ -149,7 +149,6 @@ class CheckpointFolder:
         size = self._journal_size + len(line)
         manifest = Manifest(record.round, files, size, ledger.counts, record, digests)
         write_atomically(self.manifest, manifest.to_bytes())
-        sync_folder(self.folder)
         old, self._payloads, self._journal_size = self._payloads, files, size
         self._digests = digests
         for name in old.values():
@@ -173,7 +172,7 @@ class CheckpointFolder:
                 continue
             files[name], content = f"{name}.{number}.safetensors", payload.to_bytes()
             digests[files[name]] = digest(content)
-            write_atomically(self.folder / files[name], content)
+            write_atomically(self.folder / files[name], content, sync=False)
         return files, digests
 
     def _digests_of(self, changes: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
@@ -199,12 +198,3 @@ def checked(path: Path, read: Callable[[], Value]) -> Value:
         return read()
     except (Damage, PayloadError) as error:
         raise FedkfError(f"{path} is damaged: {error}") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames and new names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,7 +18,7 @@ from fedkf.metrics.sites import over
 from fedkf.runs.collect import PERSONAL, Group, difference, gather, pairs, set_apart
 from fedkf.runs.result import Result
 from fedkf.runs.statistics import words
-from fedkf.runs.stopping import exhausted
+from fedkf.runs.stopping import Patience
 from fedkf.runs.store import RunFolder
 from fedkf.runs.suite import SEEDS, Finished, comparable, suite_of
 from fedkf.runs.sweep import sweep as run_all
@@ -276,7 +276,8 @@ def setting(run: Finished, ended: bool) -> dict[str, Any]:
 def out_of_patience(run: Finished) -> bool:
     """Whether `federation.patience` ended a run."""
     settings = run.config.federation
-    return run.summary.rounds < settings.rounds and exhausted(settings.patience, run.rounds)
+    early = run.summary.rounds < settings.rounds
+    return early and Patience(settings.patience, run.rounds).exhausted
 
 
 def once(name: str, runs: Sequence[Finished]) -> list[Finished]:

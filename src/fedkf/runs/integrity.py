@@ -14,6 +14,7 @@ from fedkf.core.holdings import Partition
 from fedkf.core.records import Round, Status, Summary, Traffic
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.core.versions import RemoteVersions, Versions
+from fedkf.data.arrays import read_arrays
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.manifest import Manifest
 from fedkf.runs.store import RunFolder
@@ -26,6 +27,7 @@ RECORDS: dict[str, Callable[[object], object]] = {
     "status.json": Status.read,
 }
 SIDES = ("train", "test")
+PARTS = tuple(f"{side}{end}" for side in SIDES for end in ("", "_offsets"))
 
 
 def check_run(path: Path) -> list[str]:
@@ -123,8 +125,8 @@ def check_split(run: RunFolder) -> None:
     """It opens, and every client has as many samples as partition.json says."""
     path = run / "split.npz"
     try:
-        with path.open("rb") as file, np.load(file) as content:
-            parts = {name: content[name] for name in content.files}
+        with path.open("rb") as file:
+            parts = read_arrays(file, PARTS, needed=PARTS)
         sizes = {side: np.diff(parts[f"{side}_offsets"]).tolist() for side in SIDES}
         whole = all(sum(sizes[side]) == len(parts[side]) for side in SIDES)
     except Exception as error:  # of many kinds: the archive's, its packing's, the arrays' heads'

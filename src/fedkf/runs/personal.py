@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkf.core.client import Client, ClientData
 from fedkf.core.errors import UserError, nearest
+from fedkf.core.holdings import Partition
 from fedkf.core.payload import Payload, Weights
 from fedkf.core.personal import STEP
 from fedkf.core.random import GlobalStream
@@ -142,6 +144,14 @@ def personal_model(
     return Trained(module, about)
 
 
-def file_name(client: str | None) -> str:
-    """What the file of a client's model is called."""
-    return "personal-" + re.sub(r"[^\w.-]+", "_", client or "")
+def file_name(run: Path, client: str | None) -> str:
+    """What the file of a client's model is called; no two clients of a run share one."""
+    clients = RunFolder(run).read_record("partition.json", Partition.read).clients
+    plain = plain_name(client or "")
+    alike = [c.name for c in clients if plain_name(c.name).casefold() == plain.casefold()]
+    digits = sha256((client or "").encode()).hexdigest()[:8] if len(alike) > 1 else ""
+    return "-".join(filter(None, ("personal", plain, digits)))
+
+
+def plain_name(client: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", client)

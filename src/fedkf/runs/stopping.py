@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from fedkf.core.federation import Federation, Observer, Stop
-from fedkf.core.records import Round, Summary, best_round
+from fedkf.core.records import Round, Summary, better
 from fedkf.runs.schema import Config
 from fedkf.runs.store import RunFolder
 
@@ -23,14 +24,27 @@ class Patience(Observer):
     """
 
     def __init__(self, patience: int | None, past: Sequence[Round]) -> None:
-        self.patience, self.rounds = patience, list(past)
+        self.patience, self.highest, self.since = patience, -math.inf, 0
+        for record in past if patience is not None else ():
+            self._see(record)
 
     @property
     def exhausted(self) -> bool:
-        return exhausted(self.patience, self.rounds)
+        """Whether so many evaluated rounds have passed since the best one."""
+        return self.patience is not None and self.since >= self.patience
+
+    def _see(self, record: Round) -> None:
+        if record.readouts is None:
+            return
+        score = record.readouts.get(READOUT)
+        amp = None if score is None else score["amp"]
+        if score is not None and amp is not None and better(score.metric) * amp > self.highest:
+            self.highest, self.since = better(score.metric) * amp, 0
+        elif self.highest > -math.inf:
+            self.since += 1
 
     def round_finished(self, record: Round) -> None:
-        self.rounds.append(record)
+        self._see(record)
         if self.exhausted:
             raise Stop
 
@@ -42,14 +56,6 @@ def ending(federation: Federation, patience: Patience) -> str:
     if patience.exhausted:
         return PATIENCE
     return STOPPED if federation.stopping else BUDGET
-
-
-def exhausted(patience: int | None, rounds: Sequence[Round]) -> bool:
-    """Whether so many evaluated rounds have passed since the best one."""
-    best = best_round(rounds, READOUT)
-    if patience is None or best is None:
-        return False
-    return sum(r.round > best.round and r.readouts is not None for r in rounds) >= patience
 
 
 def out_of_budget(config: Config, summary: Summary, rounds: Sequence[Round]) -> bool:
@@ -72,7 +78,7 @@ def whole(run: RunFolder, config: Config, summary: Summary) -> bool:
     if summary.rounds == settings.rounds or summary.ended:
         return summary.rounds == settings.rounds or summary.ended in (PATIENCE, BUDGET)
     rounds = run.rounds()
-    return exhausted(settings.patience, rounds) or out_of_budget(config, summary, rounds)
+    return Patience(settings.patience, rounds).exhausted or out_of_budget(config, summary, rounds)
 
 
 def complete(run: RunFolder, config: Config) -> bool:
@@ -80,7 +86,7 @@ def complete(run: RunFolder, config: Config) -> bool:
     if not run.finished():
         return False
     rounds, settings = run.rounds(), config.federation
-    if len(rounds) >= settings.rounds or exhausted(settings.patience, rounds):
+    if len(rounds) >= settings.rounds or Patience(settings.patience, rounds).exhausted:
         return True
     began = run.config() if config.privacy.on else None
     if began is None:

@@ -16,7 +16,7 @@ import yaml
 
 from fedkf.core.errors import FedkfError, UserError
 from fedkf.core.federation import Observer
-from fedkf.core.payload import write_atomically
+from fedkf.core.payload import sync_folder, write_atomically
 from fedkf.core.records import Round
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.metrics.own import recall
@@ -28,12 +28,15 @@ Value = TypeVar("Value")
 _held: set[Path] = set()
 
 FILES = (
-    *("summary.json", "config.yaml", "partition.json", "split.npz", "rounds.jsonl", "status.json"),
-    *("ledger.json", "checkpoint", "models", "kept"),
+    *("summary.json", "partition.json", "split.npz", "rounds.jsonl", "status.json"),
+    *("ledger.json", "checkpoint", "models", "kept", "config.yaml"),
 )
-"""What a run writes into its folder, first what makes it one."""
+"""What a run writes into its folder, last what says that there is something to remove."""
 REST = ("split.npz", "ledger.json", "kept/best", "kept/round-*")
 """What of it is neither written at the beginning of a run nor all of it replaced at its end."""
+
+HEARTBEAT = 1.0
+"""Seconds for which status.json may stay as it is: of 10,000 clients many answer in each."""
 
 
 class RunFolder:
@@ -41,7 +44,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._lock: int | None = None
+        self._lock: tuple[int, Path] | None = None
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -79,7 +82,9 @@ class RunFolder:
 
     def _take_lock(self) -> None:
         # A POSIX lock: it dies with its process, and forked workers do not inherit it.
-        if self.path in _held:
+        # But closing any descriptor of its file ends it: what is held is not even opened again.
+        place = self.path.resolve()
+        if place in _held:
             raise FedkfError(f"{self.path} is being written by this very process")
         descriptor = os.open(self / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -87,8 +92,8 @@ class RunFolder:
         except OSError:
             os.close(descriptor)
             raise FedkfError(f"{self.path} is being written by another process") from None
-        self._lock = descriptor
-        _held.add(self.path)
+        self._lock = descriptor, place
+        _held.add(place)
 
     def begun(self) -> bool:
         """Whether it holds a finished round; anything less is simply started anew."""
@@ -123,9 +128,10 @@ class RunFolder:
 
     def release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            descriptor, place = self._lock
+            os.close(descriptor)
             self._lock = None
-            _held.discard(self.path)
+            _held.discard(place)
 
     # -- what is in it --------------------------------------------------------------------------
 
@@ -195,10 +201,14 @@ class RunFolder:
             write_atomically(path, content)
 
     def append_round(self, record: Round) -> None:
-        with open(self / "rounds.jsonl", "ab") as file:
+        path = self / "rounds.jsonl"
+        first = not path.exists()
+        with open(path, "ab") as file:
             file.write(line_of(record) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        if first:
+            sync_folder(self.path)
 
     def amend_last(self, record: Round) -> None:
         """Make the last line this record, which may tell more of its round than it did."""
@@ -231,7 +241,7 @@ class Writer(Observer):
 
     def __init__(self, folder: RunFolder, rounds: int) -> None:
         self.folder, self.rounds = folder, rounds
-        self.status: dict[str, Any] = {"round": 0, "active": []}
+        self.status: dict[str, Any] = {"round": 0, "active": [], "heartbeat": 0.0}
 
     def set_status(self, state: str, **more: Any) -> None:
         self.status.update(state=state, rounds=self.rounds, heartbeat=time.time(), **more)
@@ -247,7 +257,8 @@ class Writer(Observer):
         self.set_status("running", round=round, active=list(active))
 
     def client_finished(self, reply: object) -> None:
-        self.set_status("running")
+        if not 0 <= time.time() - self.status["heartbeat"] < HEARTBEAT:
+            self.set_status("running")
 
     def round_finished(self, record: Round) -> None:
         self.folder.append_round(record)

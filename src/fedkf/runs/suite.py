@@ -139,7 +139,8 @@ def suite_of(content: Any, path: Path | str) -> Suite:
         expand(name, {**overrides, **settings}, {"variant": [variant], **grid})
         for variant, settings in variants_of(content["variants"], grid, path).items()
     ]
-    return Suite(suites[0].keys, [plan for suite in suites for plan in suite.plans], name)
+    plans = distinct([plan for suite in suites for plan in suite.plans])
+    return Suite(suites[0].keys, plans, name)
 
 
 def variants_of(
@@ -164,14 +165,25 @@ def expand(
     """Every combination of the grid's values; `config` in it chooses among configurations."""
     if (runs := math.prod(len(values) for values in grid.values())) > MOST_RUNS:
         raise UserError(f"grid: it makes {shown(runs)} runs; at most {MOST_RUNS:,} are taken")
-    plans: dict[str, Plan] = {}
-    for values in itertools.product(*grid.values()):
-        point = dict(zip(grid, values, strict=True))
-        plan = make_plan(base, overrides, point)
-        if plan.name in plans:
+    points = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+    plans = [make_plan(base, overrides, point) for point in points]
+    return Suite(list(grid), distinct(plans), base, overrides)
+
+
+def distinct(plans: list[Plan]) -> list[Plan]:
+    """The same plans, each of which has a folder to itself."""
+    known: dict[str, str] = {}  # by names as disks compare them that know no capital letters
+    for plan in plans:
+        other = known.get(plan.name.casefold())
+        if other == plan.name:
             raise UserError(f"grid: {plan.name} is there twice")
-        plans[plan.name] = plan
-    return Suite(list(grid), list(plans.values()), base, overrides)
+        if other is not None:
+            raise UserError(
+                f"grid: {other} and {plan.name} differ in capital letters alone, which some disks "
+                "take for one folder; give one of them another name"
+            )
+        known[plan.name.casefold()] = plan.name
+    return plans
 
 
 def make_plan(base: str | None, overrides: Mapping[str, Any], point: Mapping[str, Any]) -> Plan:
@@ -182,6 +194,10 @@ def make_plan(base: str | None, overrides: Mapping[str, Any], point: Mapping[str
     return Plan(name_of(point), point, config)
 
 
+LONGEST_NAME = 200
+"""Bytes of a folder's name; disks take 255, of which temporary files beside it need some."""
+
+
 def name_of(point: Mapping[str, Any]) -> str:
     """A folder's name that says what differs: `fedkf,alpha=0.1,seed=0`."""
     parts = []
@@ -190,7 +206,15 @@ def name_of(point: Mapping[str, Any]) -> str:
         bare = key in ("algorithm.name", "config", "variant")
         label = key.replace("federation.", "").replace("data.seed", "data-seed").split(".")[-1]
         parts.append(text if bare else f"{label}={text}")
-    return ",".join(parts) or "run"
+    name = ",".join(parts) or "run"
+    if name in (".", ".."):
+        raise UserError(f"grid: no run's folder can be called {name}; give it another name")
+    if (length := len(name.encode())) > LONGEST_NAME:
+        raise UserError(
+            f"grid: the folder of {shown(name)} would have a name of {length} bytes; at most "
+            f"{LONGEST_NAME} are taken"
+        )
+    return name
 
 
 def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import warnings
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 from fedkf import models
-from fedkf.core.digests import digest
+from fedkf.core.digests import digest, file_digest
 from fedkf.core.errors import FedkfError, UserError, nearest
 from fedkf.core.normalisation import normalise
 from fedkf.core.objective import Objective, Regression, find
@@ -71,14 +72,24 @@ def write_models(folder: Path, readouts: Mapping[str, Weights], about: Mapping[s
     from safetensors.torch import save
 
     folder.mkdir(parents=True, exist_ok=True)
-    digests = dict(about.get("sha256", {}))
-    for name, weights in readouts.items():
-        tensors = {k: tensor.detach().cpu().clone().contiguous() for k, tensor in weights.items()}
-        content = save(tensors)
-        digests[f"{name}.safetensors"] = digest(content)
-        write_atomically(folder / f"{name}.safetensors", content)
-    card = json.dumps({**about, "sha256": digests}, indent=2) + "\n"
-    write_atomically(folder / "model.json", card.encode())
+    contents = {f"{name}.safetensors": save(apart(w)) for name, w in readouts.items()}
+    digests = {**about.get("sha256", {}), **{file: digest(c) for file, c in contents.items()}}
+    card = {**about, "sha256": digests}
+    earlier = {f: file_digest(folder / f) for f in contents if (folder / f).exists()}
+    if earlier:  # until all are replaced either will do, so that a crash leaves what can be loaded
+        write_card(folder, {**card, "earlier": earlier})
+    for file, content in contents.items():
+        write_atomically(folder / file, content)
+    write_card(folder, card)
+
+
+def write_card(folder: Path, card: Mapping[str, Any]) -> None:
+    write_atomically(folder / "model.json", (json.dumps(card, indent=2) + "\n").encode())
+
+
+def apart(weights: Weights) -> Weights:
+    """A copy in which no two tensors share memory, as tied weights do: safetensors refuses them."""
+    return {k: tensor.detach().cpu().clone().contiguous() for k, tensor in weights.items()}
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -103,11 +114,14 @@ CARD: dict[str, Kind[Any]] = {
     "std": maybe(many(finite)),
     "target": many(finite),
     "sha256": named(text),
+    "earlier": named(text),
     "reading": Recipe.read,
     "scaling": text,
 }
-LATER = ("sha256", "task", "reading", "scaling", "target")
-"""What older models do not say: they are classifiers. `target` is said of numbers alone."""
+DIGESTS = ("sha256", "earlier")
+LATER = (*DIGESTS, "task", "reading", "scaling", "target")
+"""What older models do not say: they are classifiers. `target` is said of numbers alone, and
+`earlier` while files are replaced."""
 
 
 def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
@@ -115,10 +129,10 @@ def read_weights(path: Path, card: Mapping[str, Any]) -> Weights:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    wanted = card.get("sha256", {}).get(path.name)
+    wanted, earlier = (card.get(key, {}).get(path.name) for key in DIGESTS)
     try:
         content = path.read_bytes()
-        if wanted is not None and digest(content) != wanted:
+        if wanted is not None and digest(content) not in (wanted, earlier):
             raise FedkfError(f"{path} is damaged: it is not what the run had written")
         weights: Weights = dict(sorted(load(content).items()))
     except (OSError, SafetensorError, ValueError) as error:
@@ -140,7 +154,7 @@ class Trained(nn.Module):
     def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:
         super().__init__()
         self.model = model
-        self.about = {key: value for key, value in about.items() if key != "sha256"}
+        self.about = {key: value for key, value in about.items() if key not in DIGESTS}
         self.shape = tuple(about["shape"])
         self.class_names = list(about["class_names"])
         self.objective = objective_of(about)
@@ -278,16 +292,16 @@ def export(trained: Trained, folder: Path, name: str, formats: list[str]) -> lis
     if "safetensors" in formats:
         from safetensors.torch import save
 
-        weights = {k: v.contiguous() for k, v in trained.model.state_dict().items()}
-        write_atomically(folder / f"{name}.safetensors", save(weights))
-        text = json.dumps(trained.about, indent=2) + "\n"
-        write_atomically(folder / "model.json", text.encode())
+        write_atomically(folder / f"{name}.safetensors", save(apart(trained.model.state_dict())))
+        write_card(folder, trained.about)
         written += [folder / f"{name}.safetensors", folder / "model.json"]
     example = torch.rand(2, *trained.shape)
     batch = {0: torch.export.Dim("batch")}
     if "torch" in formats:
         program = torch.export.export(trained, (example,), dynamic_shapes=(batch,))
-        torch.export.save(program, folder / f"{name}.pt2")
+        buffer = io.BytesIO()
+        torch.export.save(program, buffer)
+        write_atomically(folder / f"{name}.pt2", buffer.getvalue())
         written.append(folder / f"{name}.pt2")
     if "onnx" in formats:
         written.append(export_onnx(trained, example, folder / f"{name}.onnx"))
@@ -318,10 +332,9 @@ def export_onnx(trained: Trained, example: torch.Tensor, path: Path) -> Path:
         ) from None
     try:
         with quiet_exporter():
-            torch.onnx.export(
+            program = torch.onnx.export(
                 trained,
                 (example,),
-                path,
                 input_names=["inputs"],
                 output_names=["logits" if trained.objective.labelled() else "values"],
                 dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
@@ -332,7 +345,8 @@ def export_onnx(trained: Trained, example: torch.Tensor, path: Path) -> Path:
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise FedkfError(f"PyTorch cannot express this model in ONNX: {reason}") from error
-    made = onnx.load(path)
+    assert program is not None
+    made = program.model_proto
     onnx.helper.set_model_props(
         made, {"task": trained.objective.name, "class_names": json.dumps(trained.class_names)}
     )
