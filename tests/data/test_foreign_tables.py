@@ -319,6 +319,28 @@ def test_two_values_and_comparisons_need_no_word(
     assert told(path, task="binary", target="status", positive=positive)[1] == []
 
 
+def test_class_names_cannot_make_the_negative_one_positive(tmp_path: Path) -> None:
+    path = outcomes(tmp_path / "t.csv", "dead", "alive")
+    asked = {"task": "binary", "target": "status", "positive": "dead"}
+    source, _ = told(path, **asked, class_names=["alive", "dead"])
+    assert (source.class_names, source.labels[:2].tolist()) == (["alive", "dead"], [1, 0])
+    for names in (["dead", "alive"], ["gone", "alive"]):
+        with pytest.raises(
+            UserError, match=r"data\.class_names is .*; the negative one comes first"
+        ):
+            told(path, **asked, class_names=names)
+    with pytest.raises(UserError, match=r"'status' holds '?dead'?, '?alive'?; use its own values"):
+        told(path, **asked, class_names=["a", "b"])
+
+
+def test_what_a_code_is_called_is_told(tmp_path: Path) -> None:
+    path = outcomes(tmp_path / "t.csv", "1", "0")
+    asked = {"task": "binary", "target": "status", "class_names": ["alive", "dead"]}
+    source, said = told(path, **asked, positive="1")
+    assert (source.class_names, source.labels[:2].tolist()) == (["alive", "dead"], [1, 0])
+    assert said == ["status: '1' is called 'dead', and everything else 'alive' (data.class_names)"]
+
+
 def test_a_negative_time_is_named(tmp_path: Path) -> None:
     path = survival(tmp_path / "t.csv", "1", "0")
     path.write_text(path.read_text().replace("b,3,3,", "b,3,-3,"))

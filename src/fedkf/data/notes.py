@@ -74,7 +74,13 @@ def numbered(name: str, cells: Cells) -> bool:
 
 def positive_note(reading: Reading, class_names: Sequence[str]) -> list[str]:
     """Which of two classes counts as the positive one, where nothing says so."""
-    given = reading.positive is not None or reading.class_names is not None
+    rule, own = reading.positive, reading.class_names
+    if rule is not None and own is not None and rule not in own and len(class_names) == 2:
+        return [
+            f"{reading.targets[-1]}: {rule!r} is called {class_names[1]!r}, and everything else "
+            f"{class_names[0]!r} (data.class_names)"
+        ]
+    given = rule is not None or own is not None
     if given or find(reading.task).targets != "two classes":
         return []
     if [name.lower() for name in class_names] in PLAIN:

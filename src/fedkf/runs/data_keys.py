@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedkf.data.reading import MISSING_VALUES
 from fedkf.metrics.sites import SITE_METRICS
@@ -144,6 +144,17 @@ class Data(Section):
         description="unlabelled data for the server: a share of the source that no client gets, "
         "digits, an .npz, a folder or package.module:object",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _negative_first(cls, value: Any) -> Any:
+        """`data.positive` says which of two names is the positive one, whatever their order."""
+        if not isinstance(value, dict):
+            return value
+        names, positive = value.get("class_names"), value.get("positive")
+        if isinstance(names, list) and len(names) == 2 and str(positive) == names[0]:
+            return {**value, "class_names": names[::-1]}
+        return value
 
     @field_validator("proxy", mode="before")
     @classmethod
