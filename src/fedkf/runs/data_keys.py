@@ -103,7 +103,7 @@ class Data(Section):
         None, description="of a target that is a number; none: agreed as inputs are, where scaled"
     )
     target_std: Positive | None = Field(None, description="the same; what is told has its own unit")
-    positive: str | int | None = Field(
+    positive: str | None = Field(
         None, description="what of the target counts as 1: a value, or such as '>0'"
     )
     site: str | None = Field(
@@ -167,10 +167,10 @@ class Data(Section):
             )
         return value
 
-    @field_validator("holdout", mode="before")
+    @field_validator("holdout", "positive", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        """Sites may be called by numbers, which YAML reads as such."""
+        """Sites and outcomes may be called by numbers, which a program may give as such."""
         if isinstance(value, list):
             return [cls._named(one) for one in value]
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
