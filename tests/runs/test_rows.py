@@ -69,6 +69,16 @@ def test_rows_are_prepared_as_in_training(result: fedkf.Result, folder: Path) ->
     assert [found[place][1] for place in places] == pytest.approx(raw.values.tolist(), abs=1e-5)
 
 
+def test_a_code_for_what_is_missing_holds_for_new_rows(folder: Path, tmp_path: Path) -> None:
+    coded = (folder / "all.csv").read_text().replace(",,", ",-9,")
+    (folder / "coded.csv").write_text(coded)
+    path, codes = str(folder / "coded.csv"), ["", "-9"]
+    model = train(folder, tmp_path / "run", 1, path=path, missing_values=codes)
+    row = {"age": 51.0, "sex": "f"}
+    found = [model.predict([row | {"pressure": value}])[0] for value in (-9, -9.0, "-9.00", None)]
+    assert found == [found[0]] * 4
+
+
 def test_files_and_objects_tell_the_same(result: fedkf.Result, folder: Path) -> None:
     lines = (folder / "new.csv").read_text().splitlines()
     names = lines[0].split(",")

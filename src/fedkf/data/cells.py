@@ -114,3 +114,33 @@ def says_nothing(column: Cells) -> bool:
 def are_dates(column: Cells) -> bool:
     """Whether cells are days, as 2020-12-31 or 31.12.2020, with or without a time."""
     return bool(len(column)) and all(DATE.fullmatch(str(value)) for value in np.unique(column))
+
+
+def numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The cells as numbers, NaN where one is none, and which those are."""
+    try:
+        found = cells.astype(np.float64)
+    except ValueError:
+        found = np.array([as_number(str(cell)) for cell in cells])
+    return found, ~np.isfinite(found)
+
+
+def as_number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return float("nan")
+
+
+def recoded(cells: Cells, missing: Sequence[str]) -> Cells:
+    """A column of numbers in which those that equal one that stands for nothing measured, as -9.0
+    does -9, are written as that one; a column of other things stays as it was."""
+    codes = {as_number(text): text for text in reversed(missing)}
+    texts, places = np.unique(cells, return_inverse=True)
+    values, mistaken = numbers(texts)
+    others = mistaken & ~np.isin(texts, missing)
+    if 2 * others.sum() > len(texts) or not np.isin(values, list(codes)).any():
+        return cells
+    pairs = zip(values.tolist(), texts.tolist(), strict=True)
+    result: Cells = np.array([codes.get(value, text) for value, text in pairs])[places]
+    return result

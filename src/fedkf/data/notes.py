@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fedkf.core.limits import shown
 from fedkf.core.objective import find
-from fedkf.data.cells import Cells
-from fedkf.data.columns import as_number
-from fedkf.data.reading import comparison
+from fedkf.data.cells import Cells, as_number
+from fedkf.data.files import some
+from fedkf.data.reading import MISSING_VALUES, SPELLINGS, comparison
 from fedkf.data.source import Source
 
 if TYPE_CHECKING:
@@ -61,6 +61,17 @@ def column_notes(found: Table, reading: Reading, layout: Layout) -> list[str]:
         for name in numbers
         if numbered(name, found.cells[name])
     ]
+
+
+def code_notes(found: Table, reading: Reading) -> list[str]:
+    """What a configuration lists as standing for nothing measured, and no cell holds."""
+    listed = [v for v in reading.missing_values if v not in (*MISSING_VALUES, *SPELLINGS)]
+    if reading.lenient or not listed:  # new files may well have none of the old ones' codes
+        return []
+    columns = [cells for name, cells in found.cells.items() if not reading.unused(name)]
+    never = [shown(value) for value in listed if not any((c == value).any() for c in columns)]
+    what = "is" if len(never) == 1 else "are"
+    return [f"data.missing_values: {some(never)} {what} in no column"] if never else []
 
 
 def numbered(name: str, cells: Cells) -> bool:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 from fedkf.core.limits import proper_text, shown
 from fedkf.core.objective import find
-from fedkf.data.cells import Cells
-from fedkf.data.columns import as_number, canonical, categories_of, numbers
+from fedkf.data.cells import Cells, as_number, numbers
+from fedkf.data.columns import canonical, categories_of
 from fedkf.data.reading import Reading, comparison
 from fedkf.data.tabular import Table
 from fedkf.data.targets import absurd

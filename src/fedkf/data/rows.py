@@ -18,7 +18,7 @@ from fedkf.data.reading import Reading
 from fedkf.data.recordings import channel_names, cut_at_changes
 from fedkf.data.signals import chosen_channels, in_units
 from fedkf.data.table import missing_in
-from fedkf.data.tabular import Table, read_csv, read_table
+from fedkf.data.tabular import Table, read_csv, read_table, with_codes
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def object_rows(given: Any, reading: Reading) -> Rows:
         raise UserError(f"the columns of the rows have {sorted(lengths)} values; give as many each")
     count = lengths.pop()
     cells = as_cells(texts, reading.unused, lambda reason: UserError(f"rows: {reason}"))
-    return table_rows(Table("rows", cells, np.full(count, ""), np.arange(count)), reading)
+    table = Table("rows", cells, np.full(count, ""), np.arange(count))
+    return table_rows(with_codes(table, reading), reading)
 
 
 def columns_of(given: Any) -> dict[Any, list[Any]]:

@@ -167,13 +167,14 @@ class Data(Section):
             )
         return value
 
-    @field_validator("holdout", "positive", mode="before")
+    @field_validator("holdout", "positive", "missing_values", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        """Sites and outcomes may be called by numbers, which a program may give as such."""
+        """Names and codes may be numbers, which a program may give as such."""
         if isinstance(value, list):
             return [cls._named(one) for one in value]
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return str(value) if number else value
 
     @field_validator("holdout", "groups")
     @classmethod
