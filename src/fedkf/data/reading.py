@@ -63,7 +63,8 @@ class Reading:
     window: int | None = None
     stride: int | None = None
     lenient: bool = False
-    """Whether files need not tell the site and the session, as new ones to be judged need not."""
+    """Whether files are new ones for a model: they need not tell the site and the session, and must
+    not contradict what is kept of how numbers are written."""
 
     @property
     def asked(self) -> Targets:

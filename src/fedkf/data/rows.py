@@ -17,6 +17,7 @@ from fedkf.data.columns import Layout, inputs_of
 from fedkf.data.reading import Reading
 from fedkf.data.recordings import channel_names, cut_at_changes
 from fedkf.data.signals import chosen_channels, in_units
+from fedkf.data.source import Say
 from fedkf.data.table import missing_in
 from fedkf.data.tabular import Table, read_csv, read_table, with_codes
 
@@ -57,9 +58,11 @@ def table_rows(found: Table, reading: Reading) -> Rows:
     return Rows(inputs, found.files.tolist(), found.lines.tolist(), counted)
 
 
-def file_rows(path: str, reading: Reading) -> Rows:
+def file_rows(path: str, reading: Reading, say: Say = lambda text: None) -> Rows:
     """The rows of a CSV or Parquet file, or of a folder of these."""
     table = read_table(path, reading)
+    for text in table.notes:
+        say(text)
     return table_rows(replace(table, where=table.where.removeprefix("data.path: ")), reading)
 
 
@@ -101,7 +104,7 @@ def is_rows(given: Any) -> bool:
     return isinstance(given, Sequence) and bool(given) and isinstance(given[0], Mapping)
 
 
-def signal_rows(path: Path, reading: Reading) -> Rows:
+def signal_rows(path: Path, reading: Reading, say: Say = lambda text: None) -> Rows:
     """The signals of an .npz file, or the windows of a recording in a CSV file."""
     if path.suffix == ".npz":
         arrays = read_npz(path, "signals", also=("scale",))
@@ -115,6 +118,8 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
             f"the model was trained on arrays; {path} must be an .npz file with signals"
         )
     table, reading = unlabelled(read_csv(path, reading), reading)
+    for text in table.notes:
+        say(text)
     place = Path("any", path.name)  # the folder that stands in for the target that is not there
     found = cut_at_changes(table, place, channel_names(table, reading), reading)
     starts = [

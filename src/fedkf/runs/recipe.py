@@ -85,19 +85,20 @@ class Recipe:
         source, scaling = (take(found, name, text) for name in ("source", "scaling"))
         return cls(source, scaling, found.get("private") is True, reading)
 
-    def rows(self, given: Any) -> Rows:
+    def rows(self, given: Any, say: Say = lambda text: None) -> Rows:
         """New samples without targets: a file, or rows that a program holds."""
+        reading = replace(self.reading, lenient=True)
         if not isinstance(given, str | Path):
             if self.source != "table":
                 raise UserError("the model takes signals; give an array N×channels×time, or a file")
-            return object_rows(given, self.reading)
+            return object_rows(given, reading)
         path = Path(given).expanduser()
         if not path.exists():
             raise UserError(f"no file {path}")
         try:
             if self.source == "table":
-                return file_rows(str(path), self.reading)
-            return signal_rows(path, self.reading)
+                return file_rows(str(path), reading, say)
+            return signal_rows(path, reading, say)
         except UserError as error:  # it is not the configuration that names this file
             raise UserError(str(error).removeprefix("data.path: ")) from None
 
@@ -154,7 +155,7 @@ class Recipe:
             return signals(str(path), replace(reading, groups=(), lenient=True), say)
         alone = replace(reading, split_by=None, groups=(), lenient=True)
         if self.source == "table":
-            table = read_table(str(path), reading)
+            table = read_table(str(path), replace(reading, lenient=True))
             sited = alone.site in table.cells
             return from_table(table, alone if sited else replace(alone, site=None), say)
         if reading.window is not None:  # trained on recordings, whose columns an array has not
