@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, printable
 from fedkf.core.limits import in_words, memory, shown
+from fedkf.data.reading import composed
 
 Cells = NDArray[np.str_]
 Wrong = Callable[[str], UserError]
@@ -39,7 +40,7 @@ def ending(file: Path) -> str:
 def stem(name: str) -> str:
     """A file's name without its endings."""
     plain = Path(name)
-    return (plain.with_suffix("") if plain.suffix.lower() == PACKED else plain).stem
+    return str(composed((plain.with_suffix("") if plain.suffix.lower() == PACKED else plain).stem))
 
 
 def read_text(file: Path, wrong: Wrong) -> str:
@@ -60,7 +61,7 @@ def read_text(file: Path, wrong: Wrong) -> str:
     if content.startswith(b"PK\x03\x04"):
         raise wrong("it is no text but an archive, as spreadsheets are; save it as CSV")
     try:
-        return content.decode("utf-8-sig")
+        return str(composed(content.decode("utf-8-sig")))
     except UnicodeDecodeError:
         raise wrong(
             "it is no text in UTF-8; save it as such, or convert it, as with "

@@ -198,6 +198,22 @@ def unmeasured(
 EXTREMES = ((np.min, np.inf), (np.max, -np.inf))
 
 
+def alike_notes(source: Source) -> list[str]:
+    """Sites and classes whose names differ in capital letters or spaces alone."""
+    notes = []
+    for what, names in (("sites", source.owner_names), ("classes", source.class_names)):
+        spelled: dict[str, list[str]] = {}
+        for name in names:
+            spelled.setdefault("".join(name.split()).casefold(), []).append(shown(name))
+        alike = [f"{', '.join(own[:-1])} and {own[-1]}" for own in spelled.values() if len(own) > 1]
+        notes += [
+            f"{what} {told} differ in capital letters or spaces alone; if they are one, write them "
+            "alike"
+            for told in alike[:LISTED]
+        ]
+    return notes
+
+
 def small_sites(source: Source) -> list[str]:
     if source.owners is None:
         return []

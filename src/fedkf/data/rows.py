@@ -14,7 +14,7 @@ from fedkf.core.errors import UserError, nearest
 from fedkf.data.arrays import read_npz
 from fedkf.data.cells import Cells, as_cells
 from fedkf.data.columns import Layout, inputs_of
-from fedkf.data.reading import Reading
+from fedkf.data.reading import Reading, composed
 from fedkf.data.recordings import channel_names, cut_at_changes
 from fedkf.data.signals import chosen_channels, in_units
 from fedkf.data.source import Say
@@ -72,7 +72,7 @@ def object_rows(given: Any, reading: Reading) -> Rows:
     if not columns or not next(iter(columns.values())):
         raise UserError("the rows hold nothing; give a DataFrame, or a mapping for each row")
     absent = next(iter(reading.missing_values), "")
-    texts = {str(k): [as_cell(value, absent) for value in v] for k, v in columns.items()}
+    texts = {composed(str(k)): [as_cell(value, absent) for value in v] for k, v in columns.items()}
     if len(lengths := {len(column) for column in texts.values()}) > 1:
         raise UserError(f"the columns of the rows have {sorted(lengths)} values; give as many each")
     count = lengths.pop()
@@ -94,7 +94,8 @@ def columns_of(given: Any) -> dict[Any, list[Any]]:
 
 def as_cell(value: Any, absent: str) -> str:
     """A value as a file would have it."""
-    return absent if value is None or value != value else str(value).strip()  # NaN differs
+    nothing = value is None or value != value  # NaN differs from itself
+    return absent if nothing else str(composed(str(value).strip()))
 
 
 def is_rows(given: Any) -> bool:

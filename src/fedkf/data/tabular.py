@@ -30,7 +30,7 @@ from fedkf.data.cells import (
 )
 from fedkf.data.decimals import Survey, Writing, decided, surveyed
 from fedkf.data.files import find, some
-from fedkf.data.reading import Reading
+from fedkf.data.reading import Reading, composed
 
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
 """Of tables; all but the last may also be packed (.csv.gz)."""
@@ -294,13 +294,14 @@ def read_parquet(file: Path, unused: Unused = lambda name: False) -> Table:
         raise UserError(f"data.path: {file}: Parquet files need {install('tables')}") from None
     try:
         content = parquet.read_table(file)
-        columns = {name: content.column(name).to_pylist() for name in content.column_names}
+        names = [composed(name) for name in content.column_names]
+        values = [content.column(k).to_pylist() for k in range(len(names))]
     except Exception as error:  # pyarrow's own, of many kinds
         raise UserError(f"data.path: {file} cannot be read ({printable(error)})") from None
-    check_names(list(columns), wrong)
+    check_names(names, wrong)
     texts = {
-        name: ["" if value is None else str(value) for value in column]
-        for name, column in columns.items()
+        name: ["" if value is None else composed(str(value)) for value in column]
+        for name, column in zip(names, values, strict=True)
     }
     cells = as_cells(texts, unused, wrong)
     return made_of(file, cells, range(1, content.num_rows + 1))

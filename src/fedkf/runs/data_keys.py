@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fedkf.data.reading import MISSING_VALUES
+from fedkf.data.reading import MISSING_VALUES, composed
 from fedkf.metrics.sites import SITE_METRICS
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -25,6 +25,8 @@ Noise = Annotated[float, Field(ge=LEAST_NOISE, le=MOST_NOISE)]
 Clip = Annotated[float, Field(ge=1e-6, le=1e6)]
 """Whatever σ is, noise of σ·clip is then no smaller than float32 can tell from 0."""
 TASKS = ("classification", "binary", "regression", "survival")
+FILES = ("path", "proxy")
+"""Keys that may name files, which are called as the disk has it."""
 Columns = Annotated[list[str], Field(max_length=10**5)]
 Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]
 
@@ -147,10 +149,12 @@ class Data(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _negative_first(cls, value: Any) -> Any:
-        """`data.positive` says which of two names is the positive one, whatever their order."""
+    def _as_read(cls, value: Any) -> Any:
+        """Names as files' names are read; `data.positive` says which of two is the positive one,
+        whatever their order."""
         if not isinstance(value, dict):
             return value
+        value = {key: v if key in FILES else composed(v) for key, v in value.items()}
         names, positive = value.get("class_names"), value.get("positive")
         if isinstance(names, list) and len(names) == 2 and str(positive) == names[0]:
             return {**value, "class_names": names[::-1]}

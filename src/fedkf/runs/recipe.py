@@ -17,7 +17,7 @@ from fedkf.core.errors import UserError
 from fedkf.core.random import Streams
 from fedkf.core.shapes import Kind, many, mapping, maybe, named, take, text, whole
 from fedkf.data.federated import FederatedData, Preparation, federate_tests
-from fedkf.data.reading import OPEN, Reading
+from fedkf.data.reading import OPEN, Reading, composed
 from fedkf.data.rows import Rows, file_rows, is_rows, object_rows, signal_rows
 from fedkf.data.scaling import filled
 from fedkf.data.signals import signals
@@ -80,7 +80,7 @@ class Recipe:
     def read(cls, content: object) -> Self:
         """What a card says, or Damage."""
         found = mapping(content)
-        found = {"decimal": OPEN, **found}  # cards of before there was any
+        found = composed({"decimal": OPEN, **found})  # cards of before there was any
         reading = Reading(**{name: take(found, name, kind) for name, kind in KEPT.items()})
         source, scaling = (take(found, name, text) for name in ("source", "scaling"))
         return cls(source, scaling, found.get("private") is True, reading)
@@ -130,7 +130,7 @@ class Recipe:
         kept = replace(
             self.reading,
             task=about.get("task", "classification"),
-            class_names=about["class_names"] or None,
+            class_names=composed(about["class_names"]) or None,
             least_classes=1,
         )
         source = self.labelled(path, kept, say)
