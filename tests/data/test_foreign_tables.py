@@ -319,6 +319,28 @@ def test_two_values_and_comparisons_need_no_word(
     assert told(path, task="binary", target="status", positive=positive)[1] == []
 
 
+def test_class_names_cannot_make_the_negative_one_positive(tmp_path: Path) -> None:
+    path = outcomes(tmp_path / "t.csv", "dead", "alive")
+    asked = {"task": "binary", "target": "status", "positive": "dead"}
+    source, _ = told(path, **asked, class_names=["alive", "dead"])
+    assert (source.class_names, source.labels[:2].tolist()) == (["alive", "dead"], [1, 0])
+    for names in (["dead", "alive"], ["gone", "alive"]):
+        with pytest.raises(
+            UserError, match=r"data\.class_names is .*; the negative one comes first"
+        ):
+            told(path, **asked, class_names=names)
+    with pytest.raises(UserError, match=r"'status' holds '?dead'?, '?alive'?; use its own values"):
+        told(path, **asked, class_names=["a", "b"])
+
+
+def test_what_a_code_is_called_is_told(tmp_path: Path) -> None:
+    path = outcomes(tmp_path / "t.csv", "1", "0")
+    asked = {"task": "binary", "target": "status", "class_names": ["alive", "dead"]}
+    source, said = told(path, **asked, positive="1")
+    assert (source.class_names, source.labels[:2].tolist()) == (["alive", "dead"], [1, 0])
+    assert said == ["status: '1' is called 'dead', and everything else 'alive' (data.class_names)"]
+
+
 def test_a_negative_time_is_named(tmp_path: Path) -> None:
     path = survival(tmp_path / "t.csv", "1", "0")
     path.write_text(path.read_text().replace("b,3,3,", "b,3,-3,"))
@@ -348,3 +370,26 @@ def test_one_and_one_point_nothing_are_the_same_class_and_category(tmp_path: Pat
     assert source.layout is not None
     assert source.layout.categories == {"stage": ["0", "1", "2"]}
     assert not [text for text in said if "same value" in text]
+
+
+@pytest.mark.parametrize(("crp", "divider"), [("{}.0", ","), ("{},0", ";"), ("{}", ",")])
+def test_a_code_for_what_is_missing_is_one_number_however_it_is_written(
+    tmp_path: Path, crp: str, divider: str
+) -> None:
+    path = patients(tmp_path / "t.csv", crp, divider)
+    codes = ["", "9", "16", "999"]
+    source, said = told(path, missing_values=codes)
+    assert np.flatnonzero(np.isnan(source.inputs[:, 0])).tolist() == [3, 4]
+    assert "data.missing_values: '999' is in no column" in said
+    again, said = told(path, missing_values=["", "9.0", "1.6e1"])
+    np.testing.assert_array_equal(again.inputs, source.inputs)
+    assert not [text for text in said if "missing_values" in text]
+
+
+def test_a_code_is_no_word_and_no_site(tmp_path: Path) -> None:
+    lines = [f"{'1' if k < 10 else '01'},{'ab9'[k % 3]}.0,{k},{'ny'[k % 2]}" for k in range(20)]
+    path = rows(tmp_path / "t.csv", "site,kind,x,ill", *lines)
+    source, _ = told(path, missing_values=["", "01.0", "9"])
+    assert source.owner_names == ["01", "1"]
+    assert source.layout is not None
+    assert source.layout.categories == {"kind": ["9.0", "a.0", "b.0"]}

@@ -91,6 +91,20 @@ def test_a_file_is_read_and_its_provenance_ignored(tmp_path: Path) -> None:
     assert resolve(content).federation.rounds == 7
 
 
+@pytest.mark.parametrize("names", [["yes", "no"], ["no", "yes"]])
+def test_of_two_names_the_one_that_is_positive_is_the_second(names: list[str]) -> None:
+    data = resolve({"data": {"class_names": names, "positive": "yes"}}).data
+    assert data.class_names == ["no", "yes"]
+
+
+def test_codes_for_what_is_missing_may_be_numbers() -> None:
+    assert resolve({"data": {"missing_values": [-9, "NA", 99.5]}}).data.missing_values == [
+        "-9",
+        "NA",
+        "99.5",
+    ]
+
+
 def test_one_number_stands_for_a_list_of_one() -> None:
     assert to_dict(resolve({"data": {"mean": 0.25}}))["data"]["mean"] == [0.25]
 

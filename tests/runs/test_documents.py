@@ -10,6 +10,7 @@ import pytest
 
 from fedkf.core.errors import UserError
 from fedkf.runs import suite
+from fedkf.runs.config import parse_set
 from fedkf.runs.documents import MOST_BYTES, MOST_VALUES, parse_yaml, read_yaml
 
 
@@ -99,3 +100,28 @@ def test_a_grid_that_no_machine_finishes_is_refused(tmp_path: Path) -> None:
     file.write_text("grid:\n" + "".join(f"  federation.{key}: {values}\n" for key in keys))
     with pytest.raises(UserError, match="1000000000000 runs; at most 10,000"):
         suite.read(file)
+
+
+@pytest.mark.parametrize("written", ["010", "1_7", "12:30", "yes", "NO", "2020-01-01", "1.50"])
+def test_what_a_text_is_wanted_for_stays_as_it_is_written(written: str) -> None:
+    file = f"data: {{holdout: {written}, class_names: [{written}], categories: {{a: [{written}]}}}}"
+    data = {"holdout": written, "class_names": [written], "categories": {"a": [written]}}
+    assert parse_yaml(file, "f") == {"data": data}
+    assert parse_set([f"data.holdout=[{written}, x]"]) == {"data.holdout": [written, "x"]}
+    grid = parse_yaml(f"grid: {{data.holdout: [{written}]}}", "f")
+    assert grid == {"grid": {"data.holdout": [written]}}
+    base = f"base: &base {{site: {written}}}\ndata: {{<<: *base, positive: {written}}}"
+    assert parse_yaml(base, "f")["data"] == {"site": written, "positive": written}
+
+
+def test_keys_that_take_no_texts_are_read_as_ever() -> None:
+    text = (
+        "data: {site: null, seed: &n 010, limit: 1e1, unit: *n, path: ~}\ntransport: {secure: yes}"
+    )
+    data = {"site": None, "seed": 8, "limit": 10.0, "unit": "010", "path": None}
+    assert parse_yaml(text, "f") == {"data": data, "transport": {"secure": True}}
+    assert parse_set(["transport.secure=on", "data.site=", "data.unit='1'"]) == {
+        "transport.secure": True,
+        "data.site": None,
+        "data.unit": "1",
+    }

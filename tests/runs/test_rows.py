@@ -17,7 +17,6 @@ import fedkf
 from fedkf.core.errors import UserError
 from fedkf.runs.config import resolve
 from fedkf.runs.recipe import card_of
-from fedkf.runs.store import RunFolder
 from fedkf.runs.trained import Trained, write_models
 
 HEAD = "hospital,age,sex,pressure,stay,ill"
@@ -67,6 +66,16 @@ def test_rows_are_prepared_as_in_training(result: fedkf.Result, folder: Path) ->
     found = result.predict(folder / "all.csv")
     assert [found[place][0] for place in places] == names
     assert [found[place][1] for place in places] == pytest.approx(raw.values.tolist(), abs=1e-5)
+
+
+def test_a_code_for_what_is_missing_holds_for_new_rows(folder: Path, tmp_path: Path) -> None:
+    coded = (folder / "all.csv").read_text().replace(",,", ",-9,")
+    (folder / "coded.csv").write_text(coded)
+    path, codes = str(folder / "coded.csv"), ["", "-9"]
+    model = train(folder, tmp_path / "run", 1, path=path, missing_values=codes)
+    row = {"age": 51.0, "sex": "f"}
+    found = [model.predict([row | {"pressure": value}])[0] for value in (-9, -9.0, "-9.00", None)]
+    assert found == [found[0]] * 4
 
 
 def test_files_and_objects_tell_the_same(result: fedkf.Result, folder: Path) -> None:
@@ -367,74 +376,3 @@ def test_a_report_of_a_table_speaks_of_no_images(result: fedkf.Result) -> None:
     assert "What the model has in mind" not in page
     assert "A patient is not an average" not in page
     assert "Nobody is an average" in page
-
-
-FOREIGN = "plat;lac;ill"
-
-
-def again(place: Path, out: Path, rounds: int = 3, resume: bool = False, **data: Any) -> Any:
-    return train(place, out, rounds, resume, site=None, columns=None, clients=2, **data)
-
-
-@pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Patients whose numbers have thousands, which only the decimals of another column show."""
-    place = tmp_path_factory.mktemp("foreign")
-    lines = [f"{1 + k % 2}.{100 + k};{k % 9},{k % 5}4;{k % 2}" for k in range(40)]
-    (place / "all.csv").write_text("\n".join([FOREIGN, *lines]))
-    (place / "few.csv").write_text("\n".join([FOREIGN, "1.566;4;1", "2.140;3;1"]))
-    (place / "more.csv").write_text("\n".join([FOREIGN, "1.566;4,00;1", "2.140;3;1"]))
-    again(place, place / "run")
-    return place
-
-
-def test_new_rows_are_written_as_those_of_the_training_were(
-    foreign: Path, cli: Callable[..., Outcome]
-) -> None:
-    model = fedkf.load(foreign / "run")
-    wanted = model.predict([{"plat": 1566, "lac": 4}, {"plat": 2140, "lac": 3}])
-    assert {name for name, _ in wanted} == {"0", "1"}
-    assert model.predict(foreign / "few.csv") == wanted
-    assert model.predict(foreign / "more.csv") == wanted
-    told = cli("evaluate", str(foreign / "run"), "--data", str(foreign / "few.csv"), "--json")
-    assert json.loads(told.out)["amp"] == 0.5
-    fedkf.export(foreign / "run", foreign / "home", ["safetensors"])
-    assert fedkf.load(foreign / "home").predict(foreign / "few.csv") == wanted
-
-
-def test_how_numbers_are_written_is_settled_and_kept(foreign: Path) -> None:
-    config = RunFolder(foreign / "run").config()
-    assert config is not None
-    assert config.data.decimal == "comma"
-    card = json.loads((foreign / "run" / "models" / "model.json").read_text())
-    assert card["reading"]["decimal"] == "comma"
-    again(foreign, foreign / "told", decimal="comma")
-    weights = [fedkf.load(foreign / name).state_dict() for name in ("run", "told")]
-    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
-
-
-def test_a_run_is_resumed_whether_or_not_its_configuration_says_how_numbers_are_written(
-    foreign: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(foreign / "run", tmp_path / "run")
-    again(foreign, tmp_path / "run", rounds=4, resume=True)
-    text = (tmp_path / "run" / "config.yaml").read_text()
-    lines = [line for line in text.splitlines() if not line.startswith("  decimal:")]
-    assert len(lines) < len(text.splitlines())
-    (tmp_path / "run" / "config.yaml").write_text("\n".join(lines))  # as of an earlier version
-    again(foreign, tmp_path / "run", rounds=5, resume=True)
-    with pytest.raises(UserError, match=r"data\.decimal is 'point' but the run began with 'comma'"):
-        again(foreign, tmp_path / "run", rounds=6, resume=True, decimal="point")
-
-
-def test_a_model_of_before_there_was_the_key_reads_files_by_themselves(
-    foreign: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(foreign / "run", tmp_path / "run")
-    file = tmp_path / "run" / "models" / "model.json"
-    card = json.loads(file.read_text())
-    del card["reading"]["decimal"]
-    file.write_text(json.dumps(card))
-    rows = [{"plat": 1566, "lac": 4}, {"plat": 2140, "lac": 3}]
-    model = fedkf.load(tmp_path / "run")
-    assert model.predict(foreign / "more.csv") == model.predict(rows)

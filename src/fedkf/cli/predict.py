@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedkf.cli.consoles import say
 from fedkf.cli.options import ListOption, ReadoutOption, RunArgument
 
 RISK = " (logarithm of a relative risk: higher means sooner)"
@@ -28,7 +29,7 @@ def predict(
     from fedkf.runs.prediction import predictions, shared_model
 
     trained = shared_model(run, readout, "use")
-    found = predictions(trained, files)
+    found = predictions(trained, files, say)
     if as_json:
         typer.echo(json.dumps(found))
         return

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError
 from fedkf.core.limits import shown
-from fedkf.data.columns import as_number
+from fedkf.data.cells import as_number
 from fedkf.data.groups import with_groups
 from fedkf.data.owners import refuse_unnamed
 from fedkf.data.reading import Reading

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, printable
 from fedkf.core.limits import in_words, memory, proper_text, shown
+from fedkf.data.reading import composed
 
 READING = (
     OSError,
@@ -169,6 +170,9 @@ def read_member(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) ->
     array = decoded(array, name)
     if array.dtype.kind == "U" and not proper_texts(array):
         raise ValueError(f"{name!r} holds texts with characters that cannot be shown")
+    if array.dtype.kind == "U" and array.size:
+        texts, places = np.unique(array, return_inverse=True)
+        array = np.array(composed(texts.tolist()))[places].reshape(array.shape)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

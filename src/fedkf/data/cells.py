@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, printable
 from fedkf.core.limits import in_words, memory, shown
+from fedkf.data.reading import composed
 
 Cells = NDArray[np.str_]
 Wrong = Callable[[str], UserError]
@@ -39,7 +40,7 @@ def ending(file: Path) -> str:
 def stem(name: str) -> str:
     """A file's name without its endings."""
     plain = Path(name)
-    return (plain.with_suffix("") if plain.suffix.lower() == PACKED else plain).stem
+    return str(composed((plain.with_suffix("") if plain.suffix.lower() == PACKED else plain).stem))
 
 
 def read_text(file: Path, wrong: Wrong) -> str:
@@ -60,7 +61,7 @@ def read_text(file: Path, wrong: Wrong) -> str:
     if content.startswith(b"PK\x03\x04"):
         raise wrong("it is no text but an archive, as spreadsheets are; save it as CSV")
     try:
-        return content.decode("utf-8-sig")
+        return str(composed(content.decode("utf-8-sig")))
     except UnicodeDecodeError:
         raise wrong(
             "it is no text in UTF-8; save it as such, or convert it, as with "
@@ -114,3 +115,33 @@ def says_nothing(column: Cells) -> bool:
 def are_dates(column: Cells) -> bool:
     """Whether cells are days, as 2020-12-31 or 31.12.2020, with or without a time."""
     return bool(len(column)) and all(DATE.fullmatch(str(value)) for value in np.unique(column))
+
+
+def numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The cells as numbers, NaN where one is none, and which those are."""
+    try:
+        found = cells.astype(np.float64)
+    except ValueError:
+        found = np.array([as_number(str(cell)) for cell in cells])
+    return found, ~np.isfinite(found)
+
+
+def as_number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return float("nan")
+
+
+def recoded(cells: Cells, missing: Sequence[str]) -> Cells:
+    """A column of numbers in which those that equal one that stands for nothing measured, as -9.0
+    does -9, are written as that one; a column of other things stays as it was."""
+    codes = {as_number(text): text for text in reversed(missing)}
+    texts, places = np.unique(cells, return_inverse=True)
+    values, mistaken = numbers(texts)
+    others = mistaken & ~np.isin(texts, missing)
+    if 2 * others.sum() > len(texts) or not np.isin(values, list(codes)).any():
+        return cells
+    pairs = zip(values.tolist(), texts.tolist(), strict=True)
+    result: Cells = np.array([codes.get(value, text) for value, text in pairs])[places]
+    return result

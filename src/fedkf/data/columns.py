@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedkf.core.errors import UserError, nearest
 from fedkf.core.limits import shown
-from fedkf.data.cells import Cells, are_dates
+from fedkf.data.cells import Cells, are_dates, numbers
 from fedkf.data.reading import Reading
 from fedkf.data.tabular import Table
 from fedkf.data.targets import LARGEST
@@ -138,22 +138,6 @@ def categories_of(table: Table, name: str, there: NDArray[np.bool_], asked: bool
     for value, number in zip(values.tolist(), as_numbers.tolist(), strict=True):
         written[number] = min(written.get(number, value), value, key=len)
     return [written[number] for number in sorted(written)]
-
-
-def numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The cells as numbers, NaN where one is none, and which those are."""
-    try:
-        found = cells.astype(np.float64)
-    except ValueError:
-        found = np.array([as_number(str(cell)) for cell in cells])
-    return found, ~np.isfinite(found)
-
-
-def as_number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return float("nan")
 
 
 def inputs_of(table: Table, layout: Layout, reading: Reading) -> Floats:

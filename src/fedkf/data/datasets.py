@@ -13,6 +13,7 @@ import torch
 from fedkf.core.errors import UserError
 from fedkf.core.objective import find
 from fedkf.data.arrays import Unusable, decoded
+from fedkf.data.reading import composed
 from fedkf.data.source import Source, check, named
 from fedkf.data.targets import Targets
 
@@ -34,7 +35,7 @@ def from_object(
         return named(found, targets.class_names)
     if not given:
         raise UserError(f"{where} holds no clients")
-    names = [str(name) for name in given]
+    names = [str(composed(str(name))) for name in given]
     if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise UserError(f"{where} has two names that are written {twice!r}; give each its own")
     given = dict(zip(names, given.values(), strict=True))

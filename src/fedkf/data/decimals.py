@@ -184,6 +184,8 @@ def decided(surveys: Sequence[Survey], reading: Reading, wrong: Wrong) -> Writin
     names = frozenset(name for name in known if is_name(name, surveys, reading))
     for way in WAYS:
         if reading.decimal == way.name:
+            for survey in surveys if reading.lenient else ():
+                refuse_other_way(survey.voters(names), way, wrong)
             return Writing(names, [way] * len(surveys), way.name)
     foreign = [survey.voters(names) for survey in surveys if not survey.plain]
     together = [item for columns in foreign for item in columns.items()]
@@ -235,6 +237,20 @@ def shared(columns: Mapping[str, Column], signs: Mapping[Way, str], wrong: Wrong
                 "data.ignore"
             )
     return None
+
+
+def refuse_other_way(columns: Mapping[str, Column], kept: Way, wrong: Wrong) -> None:
+    """Refuse a new file with numbers that may be of either way and signs of another than a model
+    was trained on."""
+    odd = [(way.name, name) for way, name in signs_of(columns.items()).items() if way is not kept]
+    for name, column in columns.items():
+        if odd and column.unsure and not column.own:
+            raise wrong(
+                f"the column {shown(odd[0][1])} has numbers with a decimal {odd[0][0]}, and the "
+                f"model was trained on numbers with a decimal {kept.name}, so that nobody can know "
+                f"what {column.unsure} in {shown(name)} is; write all numbers with a decimal "
+                f"{kept.name}"
+            )
 
 
 def refuse_two_meanings(surveys: Sequence[Survey], writing: Writing, wrong: Wrong) -> None:

@@ -29,6 +29,7 @@ from fedkf.core.limits import memory, proper_text, shown
 from fedkf.core.payload import write_atomically
 from fedkf.data.annotations import SIDES
 from fedkf.data.files import cache_folder, digest, find, some, tidy
+from fedkf.data.reading import composed
 from fedkf.data.source import Say, Source, check
 from fedkf.data.targets import Targets
 
@@ -61,12 +62,12 @@ def folder(
         say(skipped(root, files, kept))
         files = [files[k] for k in kept]
         tested, places = placed(root, files, where)
-    labels = np.array([p.parent.name for p in files])
+    labels = np.array([composed(p.parent.name) for p in files])
     source = check(where, images.transpose(0, 3, 1, 2), labels, targets)
     source = replace(source, tested=tested)
     if not places[0]:
         return source
-    names, owners = np.unique([place[0] for place in places], return_inverse=True)
+    names, owners = np.unique([composed(place[0]) for place in places], return_inverse=True)
     return replace(source, owners=owners.astype(np.int64), owner_names=[str(n) for n in names])
 
 

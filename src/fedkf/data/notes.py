@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fedkf.core.limits import shown
 from fedkf.core.objective import find
-from fedkf.data.cells import Cells
-from fedkf.data.columns import as_number
-from fedkf.data.reading import comparison
+from fedkf.data.cells import Cells, as_number
+from fedkf.data.files import some
+from fedkf.data.reading import MISSING_VALUES, SPELLINGS, comparison
 from fedkf.data.source import Source
 
 if TYPE_CHECKING:
@@ -63,6 +63,17 @@ def column_notes(found: Table, reading: Reading, layout: Layout) -> list[str]:
     ]
 
 
+def code_notes(found: Table, reading: Reading) -> list[str]:
+    """What a configuration lists as standing for nothing measured, and no cell holds."""
+    listed = [v for v in reading.missing_values if v not in (*MISSING_VALUES, *SPELLINGS)]
+    if reading.lenient or not listed:  # new files may well have none of the old ones' codes
+        return []
+    columns = [cells for name, cells in found.cells.items() if not reading.unused(name)]
+    never = [shown(value) for value in listed if not any((c == value).any() for c in columns)]
+    what = "is" if len(never) == 1 else "are"
+    return [f"data.missing_values: {some(never)} {what} in no column"] if never else []
+
+
 def numbered(name: str, cells: Cells) -> bool:
     """Whether cells count rows or people: whole numbers, none twice, in order or so called."""
     if len(cells) < LEAST_NUMBERED or not all(str(cell).isdigit() for cell in cells):
@@ -74,7 +85,13 @@ def numbered(name: str, cells: Cells) -> bool:
 
 def positive_note(reading: Reading, class_names: Sequence[str]) -> list[str]:
     """Which of two classes counts as the positive one, where nothing says so."""
-    given = reading.positive is not None or reading.class_names is not None
+    rule, own = reading.positive, reading.class_names
+    if rule is not None and own is not None and rule not in own and len(class_names) == 2:
+        return [
+            f"{reading.targets[-1]}: {rule!r} is called {class_names[1]!r}, and everything else "
+            f"{class_names[0]!r} (data.class_names)"
+        ]
+    given = rule is not None or own is not None
     if given or find(reading.task).targets != "two classes":
         return []
     if [name.lower() for name in class_names] in PLAIN:
@@ -179,6 +196,22 @@ def unmeasured(
 
 
 EXTREMES = ((np.min, np.inf), (np.max, -np.inf))
+
+
+def alike_notes(source: Source) -> list[str]:
+    """Sites and classes whose names differ in capital letters or spaces alone."""
+    notes = []
+    for what, names in (("sites", source.owner_names), ("classes", source.class_names)):
+        spelled: dict[str, list[str]] = {}
+        for name in names:
+            spelled.setdefault("".join(name.split()).casefold(), []).append(shown(name))
+        alike = [f"{', '.join(own[:-1])} and {own[-1]}" for own in spelled.values() if len(own) > 1]
+        notes += [
+            f"{what} {told} differ in capital letters or spaces alone; if they are one, write them "
+            "alike"
+            for told in alike[:LISTED]
+        ]
+    return notes
 
 
 def small_sites(source: Source) -> list[str]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fedkf.core.errors import UserError
 from fedkf.core.limits import proper_text, shown
 from fedkf.core.objective import find
-from fedkf.data.cells import Cells
-from fedkf.data.columns import as_number, canonical, categories_of, numbers
+from fedkf.data.cells import Cells, as_number, numbers
+from fedkf.data.columns import canonical, categories_of
 from fedkf.data.reading import Reading, comparison
 from fedkf.data.tabular import Table
 from fedkf.data.targets import absurd
@@ -181,7 +181,36 @@ def binary(table: Table, reading: Reading) -> tuple[NDArray[np.int64], list[str]
             f"data.class_names has {len(names)} names; with data.positive there are two, the "
             "negative one first"
         )
+    if reading.class_names is not None:
+        check_order(table, reading, rest.tolist())
     return hits.astype(np.int64), names
+
+
+def check_order(table: Table, reading: Reading, others: Sequence[str]) -> None:
+    """Refuse two names that say otherwise than `data.positive` which class is which.
+
+    Names of one's own, for codes such as 0 and 1, are in the order of the labels.
+    """
+    rule, (first, second) = str(reading.positive), list(reading.class_names or ())
+    if means(first, rule) or (second in others and means(second, rule) is False):
+        raise UserError(
+            f"data.class_names is {first}, {second}, but data.positive is {rule!r}; the negative "
+            "one comes first"
+        )
+    odd = comparison(rule) is None and rule not in (first, second) and first not in others
+    if odd and not math.isfinite(as_number(rule)) and reading.least_classes > 1:
+        raise UserError(
+            f"{table.where}: data.class_names is {first}, {second}, but {reading.targets[0]!r} "
+            f"holds {', '.join(shown(value) for value in [rule, *others][:6])}; use its own values"
+        )
+
+
+def means(value: str, rule: str) -> bool | None:
+    """Whether `data.positive` means a value; None where that has no answer."""
+    parts, number = comparison(rule), as_number(value)
+    if parts is None:
+        return value == rule or number == as_number(rule)
+    return bool(COMPARISONS[parts[1]](number, float(parts[2]))) if number == number else None
 
 
 def positives(table: Table, name: str, reading: Reading) -> NDArray[np.bool_]:

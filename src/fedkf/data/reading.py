@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedkf.data.targets import Targets
@@ -26,6 +27,22 @@ OPEN = "auto"
 def spelled(values: Sequence[str]) -> list[str]:
     """The cells that stand for nothing measured, by what a configuration lists."""
     return [*values, *(SPELLINGS if tuple(values) == MISSING_VALUES else ())]
+
+
+def composed(value: Any) -> Any:
+    """A text, or texts in lists and mappings, with ö as one character, however it was typed: what
+    looks the same is the same (Unicode's NFC).
+
+    >>> composed(["o\u0308"]) == ["ö"], composed(1)
+    (True, 1)
+    """
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, list | tuple):
+        return type(value)(composed(item) for item in value)
+    if isinstance(value, dict):
+        return {composed(key): composed(item) for key, item in value.items()}
+    return value
 
 
 def comparison(rule: str | None) -> re.Match[str] | None:
@@ -63,7 +80,8 @@ class Reading:
     window: int | None = None
     stride: int | None = None
     lenient: bool = False
-    """Whether files need not tell the site and the session, as new ones to be judged need not."""
+    """Whether files are new ones for a model: they need not tell the site and the session, and must
+    not contradict what is kept of how numbers are written."""
 
     @property
     def asked(self) -> Targets:

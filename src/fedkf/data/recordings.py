@@ -20,7 +20,7 @@ from fedkf.data.columns import numeric
 from fedkf.data.folder import walk
 from fedkf.data.outcomes import check_spelling
 from fedkf.data.owners import refuse_unnamed
-from fedkf.data.reading import Reading, comparison
+from fedkf.data.reading import Reading, comparison, composed
 from fedkf.data.source import Say
 from fedkf.data.tabular import Table, read_each
 
@@ -71,7 +71,8 @@ def read_all(
     decimal: str | None = None
     tables = read_each(f"data.path: {root}", files, reading)
     for file, table in zip(files, tables, strict=True):
-        place, decimal = file.relative_to(above), decimal or table.decimal
+        place = Path(composed(str(file.relative_to(above))))
+        decimal = decimal or table.decimal
         own = told_by(table, place, reading) if reading.lenient else reading
         names = channel_names(table, own)
         notes |= dict.fromkeys((*table.notes, *clock_notes(table, names, own)))

@@ -14,11 +14,12 @@ from fedkf.core.errors import UserError, nearest
 from fedkf.data.arrays import read_npz
 from fedkf.data.cells import Cells, as_cells
 from fedkf.data.columns import Layout, inputs_of
-from fedkf.data.reading import Reading
+from fedkf.data.reading import Reading, composed
 from fedkf.data.recordings import channel_names, cut_at_changes
 from fedkf.data.signals import chosen_channels, in_units
+from fedkf.data.source import Say
 from fedkf.data.table import missing_in
-from fedkf.data.tabular import Table, read_csv, read_table
+from fedkf.data.tabular import Table, read_csv, read_table, with_codes
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,11 @@ def table_rows(found: Table, reading: Reading) -> Rows:
     return Rows(inputs, found.files.tolist(), found.lines.tolist(), counted)
 
 
-def file_rows(path: str, reading: Reading) -> Rows:
+def file_rows(path: str, reading: Reading, say: Say = lambda text: None) -> Rows:
     """The rows of a CSV or Parquet file, or of a folder of these."""
     table = read_table(path, reading)
+    for text in table.notes:
+        say(text)
     return table_rows(replace(table, where=table.where.removeprefix("data.path: ")), reading)
 
 
@@ -69,12 +72,13 @@ def object_rows(given: Any, reading: Reading) -> Rows:
     if not columns or not next(iter(columns.values())):
         raise UserError("the rows hold nothing; give a DataFrame, or a mapping for each row")
     absent = next(iter(reading.missing_values), "")
-    texts = {str(k): [as_cell(value, absent) for value in v] for k, v in columns.items()}
+    texts = {composed(str(k)): [as_cell(value, absent) for value in v] for k, v in columns.items()}
     if len(lengths := {len(column) for column in texts.values()}) > 1:
         raise UserError(f"the columns of the rows have {sorted(lengths)} values; give as many each")
     count = lengths.pop()
     cells = as_cells(texts, reading.unused, lambda reason: UserError(f"rows: {reason}"))
-    return table_rows(Table("rows", cells, np.full(count, ""), np.arange(count)), reading)
+    table = Table("rows", cells, np.full(count, ""), np.arange(count))
+    return table_rows(with_codes(table, reading), reading)
 
 
 def columns_of(given: Any) -> dict[Any, list[Any]]:
@@ -90,7 +94,8 @@ def columns_of(given: Any) -> dict[Any, list[Any]]:
 
 def as_cell(value: Any, absent: str) -> str:
     """A value as a file would have it."""
-    return absent if value is None or value != value else str(value).strip()  # NaN differs
+    nothing = value is None or value != value  # NaN differs from itself
+    return absent if nothing else str(composed(str(value).strip()))
 
 
 def is_rows(given: Any) -> bool:
@@ -100,7 +105,7 @@ def is_rows(given: Any) -> bool:
     return isinstance(given, Sequence) and bool(given) and isinstance(given[0], Mapping)
 
 
-def signal_rows(path: Path, reading: Reading) -> Rows:
+def signal_rows(path: Path, reading: Reading, say: Say = lambda text: None) -> Rows:
     """The signals of an .npz file, or the windows of a recording in a CSV file."""
     if path.suffix == ".npz":
         arrays = read_npz(path, "signals", also=("scale",))
@@ -114,6 +119,8 @@ def signal_rows(path: Path, reading: Reading) -> Rows:
             f"the model was trained on arrays; {path} must be an .npz file with signals"
         )
     table, reading = unlabelled(read_csv(path, reading), reading)
+    for text in table.notes:
+        say(text)
     place = Path("any", path.name)  # the folder that stands in for the target that is not there
     found = cut_at_changes(table, place, channel_names(table, reading), reading)
     starts = [

@@ -12,7 +12,7 @@ from fedkf.core.errors import UserError
 from fedkf.data.cells import Cells, stem
 from fedkf.data.columns import Layout, inputs_of, layout_of
 from fedkf.data.groups import with_groups
-from fedkf.data.notes import column_notes, lumped_note, positive_note, table_notes
+from fedkf.data.notes import code_notes, column_notes, lumped_note, positive_note, table_notes
 from fedkf.data.outcomes import check_target, targets_of
 from fedkf.data.owners import owned_by_name, refuse_unnamed
 from fedkf.data.reading import Reading
@@ -33,7 +33,7 @@ def from_table(found: Table, reading: Reading, say: Say = lambda text: None) -> 
     refuse_twice(found, reading)
     check_target(reading, found)
     layout = layout_of(found, reading)
-    for text in (*found.notes, *column_notes(found, reading, layout)):
+    for text in (*found.notes, *code_notes(found, reading), *column_notes(found, reading, layout)):
         say(text)
     found = usable_rows(found, reading, layout, say)
     labels, class_names = targets_of(found, reading)

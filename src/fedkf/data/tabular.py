@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,14 +21,16 @@ from fedkf.data.cells import (
     Unused,
     Wrong,
     as_cells,
+    as_number,
     ending,
     fitting,
     read_text,
+    recoded,
     without_row_numbers,
 )
 from fedkf.data.decimals import Survey, Writing, decided, surveyed
 from fedkf.data.files import find, some
-from fedkf.data.reading import Reading
+from fedkf.data.reading import Reading, composed
 
 ENDINGS = (".csv", ".tsv", ".data", ".txt", ".parquet")
 """Of tables; all but the last may also be packed (.csv.gz)."""
@@ -174,7 +177,7 @@ def made_of(file: Path, cells: dict[str, Cells], lines: Sequence[int]) -> Table:
 def with_points(tables: Sequence[Table], reading: Reading, wrong: Wrong) -> list[Table]:
     """The tables of files with numbers as programs write them."""
     if all(table.plain for table in tables):
-        return [*tables]
+        return [with_codes(table, reading) for table in tables]
     surveys = [survey(table, reading) for table in tables]
     writing = decided(surveys, reading, wrong)
     each = enumerate(zip(tables, surveys, strict=True))
@@ -191,7 +194,24 @@ def pointed(table: Table, own: Survey, writing: Writing, k: int, reading: Readin
     """The table of the kth file with numbers as programs write them."""
     cells, notes = writing.pointed(k, own, table.cells, reading)
     notes = [*table.notes, *notes]
-    return replace(table, cells=cells, notes=notes, plain=True, decimal=writing.decimal)
+    found = replace(table, cells=cells, notes=notes, plain=True, decimal=writing.decimal)
+    return with_codes(found, reading)
+
+
+def with_codes(table: Table, reading: Reading) -> Table:
+    """The table with all spellings of a number in `data.missing_values` written as it is there.
+
+    Sites and what `data.split_by` names may be called 01 and 1, and stay as they are.
+    """
+    missing = reading.missing_values
+    if not any(math.isfinite(as_number(text)) for text in missing):
+        return table
+    called = (reading.site, reading.split_by)
+    cells = {
+        name: column if name in called or reading.unused(name) else recoded(column, missing)
+        for name, column in table.cells.items()
+    }
+    return replace(table, cells=cells)
 
 
 def read_csv(file: Path, reading: Reading = Reading()) -> Table:  # noqa: B008
@@ -210,7 +230,7 @@ def read_each(where: str, files: Sequence[Path], reading: Reading) -> Iterator[T
     for k, file in enumerate(files):
         table = as_written(file, None, reading.unused)
         if table.plain:
-            yield table
+            yield with_codes(table, reading)
             continue
         if not surveys:
             others = (table if f is file else as_written(f, None, reading.unused) for f in files)
@@ -274,13 +294,14 @@ def read_parquet(file: Path, unused: Unused = lambda name: False) -> Table:
         raise UserError(f"data.path: {file}: Parquet files need {install('tables')}") from None
     try:
         content = parquet.read_table(file)
-        columns = {name: content.column(name).to_pylist() for name in content.column_names}
+        names = [composed(name) for name in content.column_names]
+        values = [content.column(k).to_pylist() for k in range(len(names))]
     except Exception as error:  # pyarrow's own, of many kinds
         raise UserError(f"data.path: {file} cannot be read ({printable(error)})") from None
-    check_names(list(columns), wrong)
+    check_names(names, wrong)
     texts = {
-        name: ["" if value is None else str(value) for value in column]
-        for name, column in columns.items()
+        name: ["" if value is None else composed(str(value)) for value in column]
+        for name, column in zip(names, values, strict=True)
     }
     cells = as_cells(texts, unused, wrong)
     return made_of(file, cells, range(1, content.num_rows + 1))

@@ -75,7 +75,8 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
             raise UserError(f"--set {item}: write it as KEY=VALUE, such as federation.rounds=30")
         # On one line > and | begin no block of text, as in YAML; data.positive=>0 is meant.
         block = text.lstrip().startswith((">", "|"))
-        values[key.strip()] = text.strip() if block else parse_yaml(text, f"--set {item}")
+        key = key.strip()
+        values[key] = text.strip() if block else parse_yaml(text, f"--set {item}", key)
     return values
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fedkf.data.reading import MISSING_VALUES
+from fedkf.data.reading import MISSING_VALUES, composed
 from fedkf.metrics.sites import SITE_METRICS
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -25,6 +25,8 @@ Noise = Annotated[float, Field(ge=LEAST_NOISE, le=MOST_NOISE)]
 Clip = Annotated[float, Field(ge=1e-6, le=1e6)]
 """Whatever σ is, noise of σ·clip is then no smaller than float32 can tell from 0."""
 TASKS = ("classification", "binary", "regression", "survival")
+FILES = ("path", "proxy")
+"""Keys that may name files, which are called as the disk has it."""
 Columns = Annotated[list[str], Field(max_length=10**5)]
 Partition = Literal["iid", "dirichlet", "dirichlet-balanced", "classes", "quantity", "natural"]
 
@@ -103,7 +105,7 @@ class Data(Section):
         None, description="of a target that is a number; none: agreed as inputs are, where scaled"
     )
     target_std: Positive | None = Field(None, description="the same; what is told has its own unit")
-    positive: str | int | None = Field(
+    positive: str | None = Field(
         None, description="what of the target counts as 1: a value, or such as '>0'"
     )
     site: str | None = Field(
@@ -145,6 +147,19 @@ class Data(Section):
         "digits, an .npz, a folder or package.module:object",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_read(cls, value: Any) -> Any:
+        """Names as files' names are read; `data.positive` says which of two is the positive one,
+        whatever their order."""
+        if not isinstance(value, dict):
+            return value
+        value = {key: v if key in FILES else composed(v) for key, v in value.items()}
+        names, positive = value.get("class_names"), value.get("positive")
+        if isinstance(names, list) and len(names) == 2 and str(positive) == names[0]:
+            return {**value, "class_names": names[::-1]}
+        return value
+
     @field_validator("proxy", mode="before")
     @classmethod
     def _share_or_name(cls, value: Any) -> Any:
@@ -156,13 +171,14 @@ class Data(Section):
             )
         return value
 
-    @field_validator("holdout", mode="before")
+    @field_validator("holdout", "positive", "missing_values", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        """Sites may be called by numbers, which YAML reads as such."""
+        """Names and codes may be numbers, which a program may give as such."""
         if isinstance(value, list):
             return [cls._named(one) for one in value]
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return str(value) if number else value
 
     @field_validator("holdout", "groups")
     @classmethod

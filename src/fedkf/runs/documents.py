@@ -1,6 +1,7 @@
 """YAML that a user wrote or was given: read within limits, so that no file hangs or executes.
 
-What is in it is measured event by event, before anything is built.
+What is in it is measured event by event, before anything is built. Words and numbers under keys
+that take texts stay as they are written: a site may be called NO, 01 or 2020-01-01.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import yaml
 
 from fedkf.core.errors import UserError, printable
 from fedkf.core.limits import in_words, proper_text, shown
+from fedkf.runs.schema import TEXTS
 
 if TYPE_CHECKING:
     from yaml import SafeLoader as _Base
@@ -29,6 +31,7 @@ DEEPEST = 20
 LONGEST_TEXT = 5_000
 LONGEST_KEY = 200
 LONGEST_NUMBER = 100
+_NULL, _TEXT, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("null", "str", "merge"))
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -73,17 +76,39 @@ def read_yaml(path: Path) -> Any:
     return parse_yaml(text, str(path))
 
 
-def parse_yaml(text: str, where: str) -> Any:
-    """The value of a YAML text; `where` names it in what is said of a mistake."""
+def parse_yaml(text: str, where: str, key: str = "") -> Any:
+    """The value of a YAML text; `where` names it in what is said of a mistake.
+
+    `key` is the one that the value is for, if it is not the whole of a document.
+    """
     where = printable(where)
     if len(text) > MOST_BYTES:
         raise UserError(f"{where} is longer than {MOST_BYTES:,} characters")
     try:
         Measure().take(text)
-        return yaml.load(text, _Loader)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        return None if node is None else loader.construct_document(_with_texts(node, key))
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         reason = printable(str(error).replace('in "<unicode string>", ', "in "))
         raise UserError(f"{where} is not valid YAML: {reason}") from None
+
+
+def _with_texts(node: Any, key: str) -> Any:
+    """A node in which what is under keys that take texts is as it is written.
+
+    Nodes are made anew, since an alias may have one under several keys.
+    """
+    asked = any(key == known or key.endswith(f".{known}") for known in TEXTS)
+    if isinstance(node, yaml.ScalarNode):
+        tag = _TEXT if asked and node.tag != _NULL else node.tag
+        return yaml.ScalarNode(tag, node.value, node.start_mark, node.end_mark)
+    if isinstance(node, yaml.SequenceNode):
+        items = [_with_texts(item, key) for item in node.value]
+        return yaml.SequenceNode(node.tag, items, node.start_mark, node.end_mark)
+    inner = {k: key if asked or k.tag == _MERGE else f"{key}.{k.value}" for k, _ in node.value}
+    pairs = [(k, _with_texts(value, inner[k])) for k, value in node.value]
+    return yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark)
 
 
 @dataclass

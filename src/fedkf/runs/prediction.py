@@ -13,7 +13,7 @@ from fedkf.core.errors import UserError
 from fedkf.data.federated import as_tensor
 from fedkf.data.folder import open_image
 from fedkf.data.npz import npz_inputs
-from fedkf.data.source import check_inputs
+from fedkf.data.source import Say, check_inputs
 from fedkf.runs.comparison import trained_alone
 from fedkf.runs.recipe import needed, recipe_of
 from fedkf.runs.store import RunFolder
@@ -31,7 +31,9 @@ def shared_model(
     return load(run, readout, model)
 
 
-def predictions(trained: Trained, files: Sequence[Path]) -> list[dict[str, Any]]:
+def predictions(
+    trained: Trained, files: Sequence[Path], say: Say = lambda text: None
+) -> list[dict[str, Any]]:
     """What the model tells of each image, or of each row or sample of a file."""
     image = len(trained.shape) == 3
     found: list[dict[str, Any]] = []
@@ -43,7 +45,7 @@ def predictions(trained: Trained, files: Sequence[Path]) -> list[dict[str, Any]]
             found += of_array(trained, path)
             continue
         recipe = needed(trained.about, path)
-        rows = recipe.rows(path)
+        rows = recipe.rows(path, say)
         where = [
             {"file": file, rows.counted: place}
             for file, place in zip(rows.files, rows.places, strict=True)

@@ -17,7 +17,7 @@ from fedkf.core.errors import UserError
 from fedkf.core.random import Streams
 from fedkf.core.shapes import Kind, many, mapping, maybe, named, take, text, whole
 from fedkf.data.federated import FederatedData, Preparation, federate_tests
-from fedkf.data.reading import OPEN, Reading
+from fedkf.data.reading import OPEN, Reading, composed
 from fedkf.data.rows import Rows, file_rows, is_rows, object_rows, signal_rows
 from fedkf.data.scaling import filled
 from fedkf.data.signals import signals
@@ -80,24 +80,25 @@ class Recipe:
     def read(cls, content: object) -> Self:
         """What a card says, or Damage."""
         found = mapping(content)
-        found = {"decimal": OPEN, **found}  # cards that are older than this key
+        found = composed({"decimal": OPEN, **found})  # older cards lack this key
         reading = Reading(**{name: take(found, name, kind) for name, kind in KEPT.items()})
         source, scaling = (take(found, name, text) for name in ("source", "scaling"))
         return cls(source, scaling, found.get("private") is True, reading)
 
-    def rows(self, given: Any) -> Rows:
+    def rows(self, given: Any, say: Say = lambda text: None) -> Rows:
         """New samples without targets: a file, or rows that a program holds."""
+        reading = replace(self.reading, lenient=True)
         if not isinstance(given, str | Path):
             if self.source != "table":
                 raise UserError("the model takes signals; give an array N×channels×time, or a file")
-            return object_rows(given, self.reading)
+            return object_rows(given, reading)
         path = Path(given).expanduser()
         if not path.exists():
             raise UserError(f"no file {path}")
         try:
             if self.source == "table":
-                return file_rows(str(path), self.reading)
-            return signal_rows(path, self.reading)
+                return file_rows(str(path), reading, say)
+            return signal_rows(path, reading, say)
         except UserError as error:  # it is not the configuration that names this file
             raise UserError(str(error).removeprefix("data.path: ")) from None
 
@@ -129,7 +130,7 @@ class Recipe:
         kept = replace(
             self.reading,
             task=about.get("task", "classification"),
-            class_names=about["class_names"] or None,
+            class_names=composed(about["class_names"]) or None,
             least_classes=1,
         )
         source = self.labelled(path, kept, say)
@@ -154,7 +155,7 @@ class Recipe:
             return signals(str(path), replace(reading, groups=(), lenient=True), say)
         alone = replace(reading, split_by=None, groups=(), lenient=True)
         if self.source == "table":
-            table = read_table(str(path), reading)
+            table = read_table(str(path), replace(reading, lenient=True))
             sited = alone.site in table.cells
             return from_table(table, alone if sited else replace(alone, site=None), say)
         if reading.window is not None:  # trained on recordings, whose columns an array has not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -271,6 +271,23 @@ class Config(Section):
     privacy: PrivacySettings = PrivacySettings()
     output: Output = Output()
 
+
+def kinds(annotation: Any) -> set[Any]:
+    """The types of the values that an annotation takes, in lists and mappings, too."""
+    if get_origin(annotation) is Literal:
+        return {type(value) for value in get_args(annotation)}
+    inner = get_args(annotation)
+    inner = inner[:1] if get_origin(annotation) is Annotated else inner
+    return set().union(*map(kinds, inner)) if inner else {annotation}
+
+
+TEXTS = frozenset(
+    f"{name}.{key}"
+    for name, section in Config.model_fields.items()
+    for key, field in getattr(section.annotation, "model_fields", {}).items()
+    if kinds(field.rebuild_annotation()) <= {str, type(None)}
+)
+"""The keys that take nothing but texts."""
 
 FIDELITY: dict[str, dict[str, dict[str, Any]]] = {
     "text": {
