@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tracemalloc
 import zipfile
@@ -140,6 +141,20 @@ def move(folder: Path) -> None:
     np.savez_compressed(folder / "split.npz", **parts)
 
 
+def better(name: str) -> Callable[[Path], object]:
+    """AMP as somebody would have it."""
+
+    def change(folder: Path) -> None:
+        *before, last = (folder / name).read_text().splitlines()
+        text = "\n".join([*before, last]) if name == "summary.json" else last
+        changed = re.sub(r'("amp": )[0-9.e-]+', r"\g<1>0.99", text)
+        assert changed != text
+        kept = [] if name == "summary.json" else before
+        (folder / name).write_text("\n".join([*kept, changed]) + "\n")
+
+    return change
+
+
 def bomb(folder: Path) -> None:
     """A third of a gigabyte of zeros in the place of a client's samples, in a small file."""
     with np.load(folder / "split.npz") as content:
@@ -168,6 +183,10 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "split encrypted": ("split.npz", head(1, at=8)),
     "split of no array": ("split.npz", shape),
     "split of other sizes": ("split.npz", move),
+    "an AMP of one's own": ("rounds.jsonl", better("rounds.jsonl")),
+    "a headline of one's own": ("summary.json", better("summary.json")),
+    "partition deleted": ("partition.json", lambda folder: (folder / "partition.json").unlink()),
+    "ledger deleted": ("ledger.json", lambda folder: (folder / "ledger.json").unlink()),
     "status deleted": ("status.json", lambda folder: (folder / "status.json").unlink()),
     "summary deleted": ("summary.json", lambda folder: (folder / "summary.json").unlink()),
 }

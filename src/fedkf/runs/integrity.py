@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from fedkf.core.records import Round, Status, Summary, Traffic
 from fedkf.core.shapes import Damage, parse_json
 from fedkf.core.versions import RemoteVersions, Versions
 from fedkf.data.arrays import read_arrays
+from fedkf.metrics import PAPER
+from fedkf.metrics.sites import SITE_METRICS, summary_of
 from fedkf.runs.checkpoint import CheckpointFolder
 from fedkf.runs.manifest import Manifest
 from fedkf.runs.store import RunFolder
@@ -33,8 +36,8 @@ PARTS = tuple(f"{side}{end}" for side in SIDES for end in ("", "_offsets"))
 def check_run(path: Path) -> list[str]:
     """What is wrong with the files of a run, a sentence each; none if nothing is.
 
-    Whatever has a digest is held against it; records are held against their shapes. Nothing is
-    changed, and a run that goes on may be checked, too.
+    Whatever has a digest is held against it; records are held against their shapes and against
+    each other. Nothing is changed, and a run that goes on may be checked, too.
     """
     run = RunFolder(path)
     if not (run / "config.yaml").exists():
@@ -69,18 +72,60 @@ def record_checks(run: RunFolder) -> Iterator[Callable[[], object]]:
 
 
 def check_rounds(run: RunFolder) -> None:
-    """Every line is a round, and none is left out."""
-    path = run / "rounds.jsonl"
+    """Every line is a round whose metrics are those of its clients, and none is left out."""
+    path, tests = run / "rounds.jsonl", tests_of(run)
+    last: Round | None = None
     lines = path.read_bytes().splitlines() if path.exists() else []
     for number, line in enumerate(lines, 1):
         try:
-            found = Round.read(parse_json(line)).round
+            last = Round.read(parse_json(line))
+            check_numbers(last, tests)
         except Damage as error:
             raise FedkfError(f"{path} is damaged: line {number} {error}") from None
-        if found != number:
-            raise FedkfError(f"{path} is damaged: line {number} is round {found}")
+        if last.round != number:
+            raise FedkfError(f"{path} is damaged: line {number} is round {last.round}")
     if len(lines) < (least := least_rounds(run)):
         raise FedkfError(f"{path} is damaged: round {len(lines) + 1} of {least} is not there")
+    if last is not None and run.finished():
+        check_headline(run, last)
+
+
+def tests_of(run: RunFolder) -> dict[int, int]:
+    """Every client's number of test samples, as far as partition.json can be read."""
+    with suppress(FedkfError, UserError):
+        clients = run.read_record("partition.json", Partition.read).clients
+        return {k: client.test for k, client in enumerate(clients)}
+    return {}
+
+
+def check_numbers(record: Round, tests: Mapping[int, int]) -> None:
+    """AMP, FM and WLP follow from what the same line says of each client."""
+    for name, score in (record.readouts or {}).items():
+        if score.metric not in SITE_METRICS:
+            continue
+        sizes = [tests.get(k) or 1 for k in score.clients]
+        expected = summary_of(score.metric, score.performance, sizes)
+        for metric in PAPER if tests else ("fm", "wlp"):
+            if differ(score[metric], expected[metric]):
+                raise Damage("is not that of the clients beside it", ("readouts", name, metric))
+
+
+def check_headline(run: RunFolder, last: Round) -> None:
+    """The summary's numbers are those of the last round."""
+    summary = run.read_record("summary.json", Summary.read)
+    for name, numbers in summary.readouts.items():
+        score = (last.readouts or {}).get(name)
+        if score is None or any(differ(numbers[metric], score[metric]) for metric in PAPER):
+            raise FedkfError(
+                f"{run / 'summary.json'} is damaged: its {name} is not that of the last line of "
+                f"{run / 'rounds.jsonl'}"
+            )
+
+
+def differ(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return not math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def least_rounds(run: RunFolder) -> int:
@@ -98,10 +143,11 @@ def least_rounds(run: RunFolder) -> int:
 
 
 def check_end(run: RunFolder) -> None:
-    """A finished run has its summary, and the status that says so."""
+    """A finished run has its summary, the status that says so, and the other records."""
     status = run / "status.json"
-    if run.finished() and not status.exists():
-        raise FedkfError(f"{status} is not there, and the run is finished")
+    for name in RECORDS if run.finished() else ():
+        if not (run / name).exists():
+            raise FedkfError(f"{run / name} is not there, and the run is finished")
     if not run.finished() and status.exists() and ended(run):
         missing = run / "summary.json"
         raise FedkfError(f"{missing} is not there, and the run is finished; resume it")
