@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_foreign_tables import patients, rows, told
 
+from fedkf.core.errors import UserError
 from fedkf.runs.config import resolve
 from fedkf.runs.setup import load_samples
 
@@ -58,3 +59,19 @@ def test_a_number_of_clients_that_sites_leave_without_effect_is_told(tmp_path: P
     note = "but the data's own {} sites are the clients; data.partition divides all samples anew"
     assert heard(clients=3) == [f"data.clients is 3, {note.format(2)}"]
     assert heard() == heard(clients=2) == heard(clients=3, partition="iid") == []
+
+
+def test_a_number_among_inputs_that_must_be_a_mistake_is_refused(tmp_path: Path) -> None:
+    path = patients(tmp_path / "t.csv")
+    path.write_text(path.read_text().replace("north,81.5,", "north,1e30,"))
+    wrong = r"the column 'crp' is '1e30' in t\.csv, line 11, which is absurdly large beside the"
+    with pytest.raises(UserError, match=wrong):
+        told(path)
+    source, _ = told(path, missing_values=["1e30"])
+    assert np.isnan(source.inputs[:, 0]).sum() == 1
+
+
+def test_small_numbers_may_differ_by_much(tmp_path: Path) -> None:
+    path = patients(tmp_path / "t.csv", "{}e-30")
+    path.write_text(path.read_text().replace(",81e-30,", ",0.9,"))
+    assert told(path)[0].inputs[:, 0].max() == np.float32(0.9)
