@@ -248,6 +248,17 @@ def test_numbers_may_be_compared_and_events_coded_otherwise(tmp_path: Path) -> N
     )
 
 
+def test_a_moment_that_must_be_a_mistake_is_refused(tmp_path: Path) -> None:
+    signals = SIGNALS.astype(np.float32)
+    signals[5, 0, 3], signals[6, 0, 3] = 1e30, np.nan
+    with pytest.raises(
+        UserError, match=r"channel 0 is 1e\+30 in sample 5, which is absurdly large"
+    ):
+        told(tmp_path, Reading(), signals=signals, client=PEOPLE, labels=WORDS)
+    source, _ = told(tmp_path, Reading(), signals=signals * 0 + 1e30, labels=WORDS)
+    assert np.nanmax(source.inputs) == np.float32(1e30)  # in whatever unit
+
+
 def test_a_label_without_a_name_is_refused(tmp_path: Path) -> None:
     names = np.array(["sit", "walk"])
     reading = Reading(task="binary", positive="walk")

@@ -370,26 +370,3 @@ def test_one_and_one_point_nothing_are_the_same_class_and_category(tmp_path: Pat
     assert source.layout is not None
     assert source.layout.categories == {"stage": ["0", "1", "2"]}
     assert not [text for text in said if "same value" in text]
-
-
-@pytest.mark.parametrize(("crp", "divider"), [("{}.0", ","), ("{},0", ";"), ("{}", ",")])
-def test_a_code_for_what_is_missing_is_one_number_however_it_is_written(
-    tmp_path: Path, crp: str, divider: str
-) -> None:
-    path = patients(tmp_path / "t.csv", crp, divider)
-    codes = ["", "9", "16", "999"]
-    source, said = told(path, missing_values=codes)
-    assert np.flatnonzero(np.isnan(source.inputs[:, 0])).tolist() == [3, 4]
-    assert "data.missing_values: '999' is in no column" in said
-    again, said = told(path, missing_values=["", "9.0", "1.6e1"])
-    np.testing.assert_array_equal(again.inputs, source.inputs)
-    assert not [text for text in said if "missing_values" in text]
-
-
-def test_a_code_is_no_word_and_no_site(tmp_path: Path) -> None:
-    lines = [f"{'1' if k < 10 else '01'},{'ab9'[k % 3]}.0,{k},{'ny'[k % 2]}" for k in range(20)]
-    path = rows(tmp_path / "t.csv", "site,kind,x,ill", *lines)
-    source, _ = told(path, missing_values=["", "01.0", "9"])
-    assert source.owner_names == ["01", "1"]
-    assert source.layout is not None
-    assert source.layout.categories == {"kind": ["9.0", "a.0", "b.0"]}

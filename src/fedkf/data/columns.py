@@ -13,7 +13,7 @@ from fedkf.core.limits import shown
 from fedkf.data.cells import Cells, are_dates, numbers
 from fedkf.data.reading import Reading
 from fedkf.data.tabular import Table
-from fedkf.data.targets import LARGEST
+from fedkf.data.targets import LARGEST, absurd_inputs
 
 Floats = NDArray[np.float32]
 MOST_CATEGORIES = 50
@@ -172,6 +172,14 @@ def numeric(
             f"{table.where}: the column {name!r} holds numbers, but {shown(cell)} in "
             f"{table.place(int(rows[0]))}{f' (and {more} more)' if more else ''}; correct it, add "
             f"it to data.missing_values, or name the column in {other}"
+        )
+    if (odd := absurd_inputs(values[~absent])).any():
+        rows = np.flatnonzero(~absent)[odd]
+        cell, more = str(table.cells[name][rows[0]]), len(rows) - 1
+        raise UserError(
+            f"{table.where}: the column {name!r} is {shown(cell)} in {table.place(int(rows[0]))}"
+            f"{f' (and {more} more)' if more else ''}, which is absurdly large beside the others; "
+            "correct it, or add it to data.missing_values"
         )
     return values
 

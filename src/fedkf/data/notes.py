@@ -214,6 +214,22 @@ def alike_notes(source: Source) -> list[str]:
     return notes
 
 
+def idle_notes(source: Source, reading: Reading) -> list[str]:
+    """Settings that do nothing for samples of this kind, or for what is told of them."""
+    notes = []
+    if reading.image_size is not None and source.measured:
+        notes.append("data.image_size is for images; there are none, and it does nothing")
+    windowed = reading.window is not None or reading.stride is not None
+    if windowed and source.inputs.ndim != 3:  # of arrays of signals it is told where they are read
+        notes.append("data.window and data.stride are for recordings; here they do nothing")
+    if reading.positive is not None and find(source.task).targets == "number":
+        notes.append(
+            f"data.positive is for classes and events; data.task is {source.task}, and it does "
+            "nothing"
+        )
+    return notes
+
+
 def small_sites(source: Source) -> list[str]:
     if source.owners is None:
         return []

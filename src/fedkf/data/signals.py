@@ -21,7 +21,7 @@ from fedkf.data.outcomes import targets_of
 from fedkf.data.reading import Reading
 from fedkf.data.source import Say, Source
 from fedkf.data.tabular import Table
-from fedkf.data.targets import LARGEST, whole
+from fedkf.data.targets import BEYOND, LARGEST, absurd_inputs, whole
 from fedkf.data.windows import windowed
 
 
@@ -125,7 +125,22 @@ def in_units(values: NDArray[Any], scale: NDArray[Any] | None, where: str) -> ND
         found /= divisor[None, :, None]
     if np.isinf(found).any() or (np.abs(found[np.isfinite(found)]) > LARGEST).any():
         raise UserError(f"{where}: signals hold infinite or absurdly large numbers")
+    if np.nanmax(np.abs(found), initial=0) > BEYOND:  # seldom, and looked at by channels
+        check_sizes(found, where)
     return found
+
+
+def check_sizes(signals: NDArray[np.float32], where: str) -> None:
+    """Refuse numbers of a channel that are absurdly large beside its others."""
+    for channel in range(signals.shape[1]):
+        samples, moments = np.nonzero(~np.isnan(signals[:, channel]))
+        values = signals[samples, channel, moments]
+        if (odd := absurd_inputs(values)).any():
+            first = int(np.flatnonzero(odd)[0])
+            raise UserError(
+                f"{where}: channel {channel} is {values[first]:g} in sample {samples[first]}, "
+                "which is absurdly large beside the others; correct it, or write NaN"
+            )
 
 
 def chosen_channels(

@@ -13,7 +13,7 @@ from fedkf.data.files import find
 from fedkf.data.folder import folder
 from fedkf.data.groups import with_groups
 from fedkf.data.natural import NATURAL
-from fedkf.data.notes import alike_notes
+from fedkf.data.notes import alike_notes, idle_notes
 from fedkf.data.npz import npz
 from fedkf.data.public import DATASETS
 from fedkf.data.reading import Reading
@@ -41,7 +41,7 @@ def read(source: str, path: str | None, reading: Reading, say: Say = lambda text
     found = _read(source, path, reading, say)
     if source in ("signals", "npz") and found.owners is None and str(path).endswith(".npz"):
         unused_arrays(str(path), reading, say)
-    for text in alike_notes(found) if source in PATHS else ():
+    for text in (*alike_notes(found), *idle_notes(found, reading)) if source in PATHS else ():
         say(text)
     return found if found.groups else with_groups(found, {}, reading.groups)
 

@@ -82,6 +82,14 @@ def absurd(values: NDArray[Any]) -> NDArray[np.bool_]:
     return result
 
 
+def absurd_inputs(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Likewise of inputs, where small numbers may differ by as much, as p-values do."""
+    result: NDArray[np.bool_] = np.abs(values) > BEYOND
+    if result.any():
+        result &= absurd(values)
+    return result
+
+
 def times(labels: NDArray[Any], wrong: Wrong) -> NDArray[np.float32]:
     """A time that is not negative and whether an event ended it, for each sample."""
     if labels.ndim != 2 or labels.shape[1] != 2 or labels.dtype.kind not in "biuf":

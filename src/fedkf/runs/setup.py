@@ -107,9 +107,22 @@ def participants(
     """
     source, names = whole_source(config, say, given), config.data.holdout
     if names is None:
+        tell_clients(config, source, say)
         return limited(config, source), None
     rest, held = held_out(source, listed(names))
+    tell_clients(config, rest, say)
     return limited(config, rest), limited(config, held)
+
+
+def tell_clients(config: Config, source: Source, say: Say) -> None:
+    """Tell of a number of clients that the data's own sites leave without effect."""
+    data, count = config.data, len(source.owner_names)
+    given = "clients" in data.model_fields_set and data.clients != count
+    if given and source.owners is not None and data.partition in (None, "natural"):
+        say(
+            f"data.clients is {data.clients}, but the data's own {count} sites are the clients; "
+            "data.partition divides all samples anew"
+        )
 
 
 def whole_source(
