@@ -52,7 +52,7 @@ def test_npz_takes_grey_and_colour_in_uint8_and_float(
     [
         ({"images": IMAGES}, "has no array 'labels'"),
         ({"labels": LABELS, "x": IMAGES}, "has no array 'images' (it has labels, x)"),
-        ({"images": IMAGES, "labels": LABELS[:5]}, "6 images but labels of shape (5,)"),
+        ({"images": IMAGES, "labels": LABELS[:5]}, "6 samples but labels of shape (5,)"),
         ({"images": IMAGES, "labels": LABELS - 1}, "labels go down to -1"),
         ({"images": IMAGES, "labels": LABELS * 0.5}, "labels are float64"),
         ({"images": IMAGES, "labels": LABELS * 10**9}, "labels go up to 2000000000 but only 3"),
@@ -62,7 +62,7 @@ def test_npz_takes_grey_and_colour_in_uint8_and_float(
         ({"images": IMAGES, "labels": np.array(["a"] * 6)}, "a classifier needs at least two"),
         ({"images": IMAGES[0, 0], "labels": LABELS}, "images has shape (8,)"),
         ({"images": IMAGES, "labels": LABELS, "client": LABELS[:2]}, "client has shape (2,)"),
-        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "it holds no images"),
+        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "it holds no samples"),
         ({"images": IMAGES + np.nan, "labels": LABELS}, "images hold NaN"),
         ({"images": IMAGES + 3.0, "labels": LABELS}, "must lie in [0, 1], these go from 3 to 3"),
         ({"images": IMAGES.astype(np.uint16), "labels": LABELS}, "images are uint16"),

@@ -267,7 +267,11 @@ class ClientHost:
         self.states, self.data, self.codec = states, data, codec or Codec()
 
     def perform(self, call: Call, wire: Payload) -> Reply:
-        """Run a step. What goes wrong in it is a StepFailed; our own disk's errors stop the run."""
+        """Run a step.
+
+        What the step raises becomes a StepFailed; UserErrors and errors of our own disk stop the
+        run.
+        """
         if call.step not in (*self.algorithm.client_steps, STEP):
             raise UserError(
                 f"{self.algorithm.name} has no step {call.step!r} for clients: its client_steps "

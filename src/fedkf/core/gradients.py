@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 HELD = 1 << 23
-"""Numbers that the gradients of single samples take at a time, at most, and of so many samples:"""
+"""Most numbers that gradients of single samples may hold at a time; MOST and LEAST bound how many
+samples that is."""
 MOST, LEAST = 128, 8
 APART = "samples_apart"
 """The attribute of a model's own class that promises that no sample's output depends on others."""
@@ -176,7 +177,8 @@ class Uses(TorchFunctionMode):
     """Watches a model's pass and notes where its parameters are used.
 
     `known` is whether all uses are of layers below, each parameter in one of them, as it is or laid
-    out anew. Zeros that it is filled up with can only make a sample's gradient seem longer.
+    out anew. Padding a parameter with zeros can only overestimate the length of a sample's
+    gradient.
     """
 
     def __init__(self, parameters: dict[str, nn.Parameter]) -> None:

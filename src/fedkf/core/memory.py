@@ -15,7 +15,7 @@ Scope = Literal["all", "seen"]
 
 
 class Slots(Protocol):
-    """A mapping from client to weights that never forgets; a plain dict is one."""
+    """A mapping from client to weights; a plain dict is one."""
 
     def __getitem__(self, client: int, /) -> Weights: ...
     def __setitem__(self, client: int, value: Weights, /) -> None: ...

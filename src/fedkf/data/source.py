@@ -129,9 +129,9 @@ def check(
 
     flat = labels.ndim == 1 or targets.task != "classification"
     if not flat or len(labels) != len(inputs):
-        raise wrong(f"{len(inputs)} images but labels of shape {labels.shape}")
+        raise wrong(f"{len(inputs)} samples but labels of shape {labels.shape}")
     if len(inputs) == 0:
-        raise wrong("it holds no images")
+        raise wrong("it holds no samples")
     read, names = targets.read(labels, wrong)
     return Source(check_inputs(inputs, wrong), read, names, task=targets.task)
 

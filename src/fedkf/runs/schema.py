@@ -104,7 +104,9 @@ class FederationSettings(Section):
         "trimmed, krum, multikrum or geometric",
     )
     round_timeout: Positive | None = Field(
-        None, description="seconds that flower waits for a round's clients; none means no limit"
+        None,
+        description="seconds that a client's turn may take (over Flower: a round); none means no "
+        "limit",
     )
 
     @field_validator("availability", mode="before")

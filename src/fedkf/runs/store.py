@@ -96,7 +96,7 @@ class RunFolder:
         _held.add(place)
 
     def begun(self) -> bool:
-        """Whether it holds a finished round; anything less is simply started anew."""
+        """Whether it holds a checkpoint or a whole run; anything less is simply started anew."""
         return self.manifest.exists() or self.finished()
 
     @property
