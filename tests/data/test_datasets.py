@@ -64,7 +64,7 @@ class Pictures(Strings):
 
 class Broken(Strings):
     def __getitem__(self, index: int) -> Any:
-        raise RuntimeError("the archive is closed")
+        raise RuntimeError("the archive\nis closed")
 
 
 class Ragged(Strings):
@@ -85,7 +85,10 @@ def test_names_as_labels_are_numbered_in_order() -> None:
         ({"a": TensorDataset(X[:0], Y[:0])}, "clients['a'] holds no samples"),
         ({"a": iter([1])}, "is a list_iterator, not a Dataset with a length"),
         ({"a": Pictures()}, "samples are str; they must be tensors or arrays"),
-        ({"a": Broken()}, "sample 0 could not be read as an (input, label) pair"),
+        (
+            {"a": Broken()},
+            "sample 0 could not be read as an (input, label) pair (RuntimeError: the archive is",
+        ),
         ({"a": Ragged()}, "samples differ in shape, such as (1, 4, 4) and (1, 4, 5)"),
         ({"a": TensorDataset(X, Y), "b": TensorDataset(X[:, :, :9], Y)}, "differ in shape between"),
         ({"a": TensorDataset(X * 5, Y)}, "float images must lie in [0, 1]"),

@@ -12,7 +12,7 @@ from PIL import Image
 
 from fedkf.core.errors import UserError
 from fedkf.data.reading import Reading
-from fedkf.data.rows import object_rows
+from fedkf.data.rows import object_rows, signal_rows
 from fedkf.data.source import Source
 from fedkf.data.sources import read
 from fedkf.runs.config import resolve
@@ -89,3 +89,17 @@ def test_names_that_differ_in_capital_letters_or_spaces_alone_are_told(tmp_path:
         f"sites 'Ulm' and 'ulm' {rest}",
         f"classes 'Yes' and 'yes' {rest}",
     ]
+
+
+def test_mistakes_in_rows_are_named_by_their_row() -> None:
+    reading = Reading(columns=["x"], categories={}, indicators=[])
+    with pytest.raises(UserError, match=r"the column 'x' holds numbers, but '1,71' in row 1; "):
+        object_rows([{"x": 1}, {"x": "1,71"}], reading)
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(UserError, match="rows: two columns are named 'x'"):
+        object_rows(pandas.DataFrame([[1, 2]], columns=["x", "x"]), reading)
+
+
+def test_a_folder_of_new_recordings_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder; name the recordings in it, each a file"):
+        signal_rows(tmp_path, Reading(window=4, columns=["x"]))

@@ -117,6 +117,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"federation.rounds": True}, "federation.rounds is True; it must be a whole number"),
     ({"federation.rounds": 2.5}, "federation.rounds is 2.5; it must be a whole number"),
     ({"federation.rounds": 0}, "federation.rounds is 0; it must be greater than or equal to 1"),
+    ({"data.class_weights": [0, 1]}, "none, balanced or a list of numbers above 0, one for each"),
     ({"data.alpha": 0}, "data.alpha is 0; it must be greater than 0"),
     ({"data.alpha": -1.0}, "data.alpha is -1.0; it must be greater than 0"),
     ({"data.alpha": float("nan")}, "data.alpha is nan; it must be a finite number"),

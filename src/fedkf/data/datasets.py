@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedkf.core.errors import UserError
+from fedkf.core.errors import UserError, printable
 from fedkf.core.objective import find
 from fedkf.data.arrays import Unusable, decoded
 from fedkf.data.reading import composed
@@ -118,7 +118,7 @@ def arrays_of(
         except Exception as error:
             raise UserError(
                 f"{where}: sample {index} could not be read as an (input, label) pair "
-                f"({type(error).__name__}: {error})"
+                f"({type(error).__name__}: {printable(error)})"
             ) from error
         inputs.append(as_array(x, where))
     if len({x.shape for x in inputs}) > 1:

@@ -19,7 +19,7 @@ from fedkf.data.recordings import channel_names, cut_at_changes
 from fedkf.data.signals import chosen_channels, in_units
 from fedkf.data.source import Say
 from fedkf.data.table import missing_in
-from fedkf.data.tabular import Table, read_csv, read_table, with_codes
+from fedkf.data.tabular import Table, check_names, read_csv, read_table, with_codes
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,14 @@ def object_rows(given: Any, reading: Reading) -> Rows:
         raise UserError(f"the columns of the rows have {sorted(lengths)} values; give as many each")
     count = lengths.pop()
     cells = as_cells(texts, reading.unused, lambda reason: UserError(f"rows: {reason}"))
-    table = Table("rows", cells, np.full(count, ""), np.arange(count))
+    table = Table("rows", cells, np.full(count, ""), np.arange(count), counted="row")
     return table_rows(with_codes(table, reading), reading)
 
 
 def columns_of(given: Any) -> dict[Any, list[Any]]:
     """The columns of a DataFrame, of a mapping, or of a mapping for each row."""
     if hasattr(given, "columns") and hasattr(given, "to_dict"):
+        check_names([str(name) for name in given.columns], lambda why: UserError(f"rows: {why}"))
         return {name: given[name].tolist() for name in given.columns}
     if isinstance(given, Mapping):
         single = [not hasattr(v, "__len__") or isinstance(v, str) for v in given.values()]
@@ -118,6 +119,8 @@ def signal_rows(path: Path, reading: Reading, say: Say = lambda text: None) -> R
         raise UserError(
             f"the model was trained on arrays; {path} must be an .npz file with signals"
         )
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name the recordings in it, each a file")
     table, reading = unlabelled(read_csv(path, reading), reading)
     for text in table.notes:
         say(text)

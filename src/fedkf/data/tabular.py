@@ -68,7 +68,8 @@ class Table:
 
     def place(self, row: int) -> str:
         """Where a person finds a row."""
-        return f"{self.files[row]}, {self.counted} {self.lines[row]}"
+        where = f"{self.counted} {self.lines[row]}"
+        return f"{self.files[row]}, {where}" if self.files[row] else where
 
     def take(self, chosen: NDArray[np.bool_]) -> Table:
         """Some of the rows."""

@@ -308,6 +308,8 @@ def explain(error: ValidationError) -> str:
     allowed = allowed.removeprefix("must be ")
     if key == "federation.steps":
         allowed = "own, equal or a whole number from 1"
+    if key == "data.class_weights":
+        allowed = "none, balanced or a list of numbers above 0, one for each class"
     return f"{key} is {shown(first['input'])}; it must be {allowed}"
 
 
