@@ -46,6 +46,9 @@ def test_a_model_with_an_embedding_learns_from_whole_numbers(
     assert result.summary["readouts"]["oca"]["amp"] == 1.0
     words, labels = texts["a"].tensors
     assert [int(name) for name, _ in result.predict(words)] == labels.tolist()
+    assert result.predict(words.float()) == result.predict(words)
+    with pytest.raises(UserError, match="no whole numbers, which the model looks up"):
+        result.predict(words / 2)
 
 
 def test_made_up_texts_are_refused_with_a_source_that_works(

@@ -14,7 +14,7 @@ import torch
 from fedkf import algorithms
 from fedkf.core.client import Call, Reply
 from fedkf.core.errors import UserError
-from fedkf.core.payload import HIDING, Payload, write_atomically
+from fedkf.core.payload import HIDING, Payload, sync_folder, write_atomically
 from fedkf.core.personal import EVALUATIONS, STEP
 from fedkf.core.privacy import Mechanism, Privacy
 from fedkf.core.tally import KIND
@@ -298,6 +298,8 @@ class Host:
             self.accounts.charge(self._experiment, self.mechanism, self.limits())
         reply = host.perform(call, down)
         assert reply.upload is not None
+        if reply.wrote_state:  # the coordinator will name this version from now on
+            sync_folder(self.states.folder)
         return Reply(call, self.released(call, reply.upload), reply.wrote_state)
 
     def released(self, call: Call, upload: Payload) -> Payload:

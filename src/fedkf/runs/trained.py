@@ -35,6 +35,7 @@ from fedkf.core.shapes import (
 )
 from fedkf.data.federated import resize
 from fedkf.data.scaling import completed
+from fedkf.models.check import looks_up
 from fedkf.runs.places import make_folder
 from fedkf.runs.recipe import Recipe, card_of, fills, inputs_of, refuse_unscaled
 from fedkf.runs.schema import Config
@@ -199,7 +200,7 @@ class Trained(nn.Module):
                 f"a model for data.task {self.objective.name} tells numbers, not classes; call it, "
                 "or its method `values`"
             )
-        x = inputs_of(self.about, x)
+        x = self._inputs(x)
         with torch.no_grad():
             best = self.objective.logits(self(x)).softmax(1).max(1)
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -208,7 +209,14 @@ class Trained(nn.Module):
     def values(self, x: Any) -> torch.Tensor:
         """What the task tells of each input: a class's number, a probability, a number, a risk."""
         with torch.no_grad():
-            return self.objective.predict(self.model(self.prepare(inputs_of(self.about, x))))
+            return self.objective.predict(self.model(self.prepare(self._inputs(x))))
+
+    def _inputs(self, x: Any) -> torch.Tensor:
+        """A batch; what is looked up, such as words, is told by whole numbers."""
+        batch = inputs_of(self.about, x)
+        if looks_up(self.model) and batch.is_floating_point() and bool((batch % 1 != 0).any()):
+            raise UserError("inputs are no whole numbers, which the model looks up (nn.Embedding)")
+        return batch
 
 
 def objective_of(about: Mapping[str, Any]) -> Objective:
