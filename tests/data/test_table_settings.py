@@ -10,6 +10,7 @@ from test_foreign_tables import patients, rows, told
 
 from fedkf.core.errors import UserError
 from fedkf.runs.config import resolve
+from fedkf.runs.data_keys import OWN_CLIENTS
 from fedkf.runs.setup import load_samples
 
 
@@ -58,7 +59,13 @@ def test_a_number_of_clients_that_sites_leave_without_effect_is_told(tmp_path: P
 
     note = "but the data's own {} sites are the clients; data.partition divides all samples anew"
     assert heard(clients=3) == [f"data.clients is 3, {note.format(2)}"]
-    assert heard() == heard(clients=2) == heard(clients=3, partition="iid") == []
+    assert (
+        heard()
+        == heard(clients=2)
+        == heard(clients=OWN_CLIENTS)
+        == heard(clients=3, partition="iid")
+        == []
+    )
 
 
 def test_a_number_among_inputs_that_must_be_a_mistake_is_refused(tmp_path: Path) -> None:

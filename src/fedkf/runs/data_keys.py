@@ -19,6 +19,8 @@ Length = Annotated[int, Field(ge=1, le=10**5)]
 """Of something that is held in memory, such as a side of an image or a layer."""
 Processors = Annotated[int, Field(ge=1, le=1024)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+OWN_CLIENTS = 10
+"""The number of clients that runs on data of one's own begin with."""
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 """What the arithmetic of accounts is good for; nobody needs more or is served by less."""
 Noise = Annotated[float, Field(ge=LEAST_NOISE, le=MOST_NOISE)]

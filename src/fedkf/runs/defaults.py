@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fedkf.runs import config as configuration
+from fedkf.runs.data_keys import OWN_CLIENTS
 
 OWN_SOURCES = ("npz", "folder", "table", "signals", "python")
 OWN: dict[str, Any] = {
     "fidelity": "released",
-    "data": {"clients": 10},
+    "data": {"clients": OWN_CLIENTS},
     "federation": {
         "rounds": 50,
         "fraction": 1.0,

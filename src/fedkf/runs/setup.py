@@ -33,6 +33,7 @@ from fedkf.models.check import (
     check_single,
 )
 from fedkf.models.personal import Personal
+from fedkf.runs.data_keys import OWN_CLIENTS
 from fedkf.runs.division import (
     divide,
     listed,
@@ -117,7 +118,7 @@ def participants(
 def tell_clients(config: Config, source: Source, say: Say) -> None:
     """Tell of a number of clients that the data's own sites leave without effect."""
     data, count = config.data, len(source.owner_names)
-    given = "clients" in data.model_fields_set and data.clients != count
+    given = "clients" in data.model_fields_set and data.clients not in (count, OWN_CLIENTS)
     if given and source.owners is not None and data.partition in (None, "natural"):
         say(
             f"data.clients is {data.clients}, but the data's own {count} sites are the clients; "
