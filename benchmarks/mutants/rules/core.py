@@ -180,9 +180,10 @@ MODULES = {
         [
             (
                 "halves rounded down",
-                "math.floor(fraction * clients + 0.5)",
-                "math.ceil(fraction * clients - 0.5)",
+                "math.floor(round(fraction * clients, 9) + 0.5)",
+                "math.ceil(round(fraction * clients, 9) - 0.5)",
             ),
+            ("rounding errors decide", "round(fraction * clients, 9)", "fraction * clients"),
             ("none at all", "max(1, math.floor(", "max(0, math.floor("),
         ],
     ),

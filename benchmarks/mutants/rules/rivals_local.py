@@ -83,11 +83,16 @@ MODULES = {
         ["tests/algorithms/test_fedlc.py"],
         [
             ("logits are raised instead of lowered", "- shift.to(z.dtype)", "+ shift.to(z.dtype)"),
-            ("the square root in place of the fourth", "** -0.25", "** -0.5"),
-            ("a positive power", "** -0.25", "** 0.25"),
+            ("the square root in place of the fourth", "counts**-0.25", "counts**-0.5"),
+            ("a positive power", "counts**-0.25", "counts**0.25"),
             ("τ is ignored", "self.tau * counts", "counts"),
             ("shares in place of counts", ".double()\n", ".double() / client.size\n"),
-            ("an absent class counts as one sample", "clamp_min(self.absent)", "clamp_min(1)"),
+            ("an absent class counts as one sample", "= self.absent", "= 1"),
+            (
+                "rare classes count as absent ones, too",
+                "counts[counts == 0] = self.absent",
+                "counts = counts.clamp_min(self.absent)",
+            ),
         ],
     ),
     "fedsam": Rules(

@@ -38,8 +38,8 @@ MODULES = {
         [
             (
                 "the active clients' old updates are not taken off",
-                "f + beta * (o - e)",
-                "f - beta * e",
+                "f + beta * pace * (o - e)",
+                "f - beta * pace * e",
             ),
             (
                 "memory is renewed before it is used",
@@ -56,7 +56,11 @@ MODULES = {
                 'server.memory("updates")',
                 'server.memory("updates", weighted=False)',
             ),
-            ("the correction has the wrong sign", "f + beta * (o - e)", "f - beta * (o - e)"),
+            (
+                "the correction has the wrong sign",
+                "f + beta * pace * (o - e)",
+                "f - beta * pace * (o - e)",
+            ),
             (
                 "server_lr is ignored",
                 'new = towards(state["weights"], new, self.server_lr)',
@@ -64,9 +68,11 @@ MODULES = {
             ),
             (
                 "models are remembered in place of updates",
-                'subtract(start, upload["weights"])',
+                'subtract(start, upload["weights"], pace)',
                 'upload["weights"]',
             ),
+            ("old updates count at the rate of their round", '["weights"], pace)', '["weights"])'),
+            ("the present rate is left out", "beta * pace * (o - e)", "beta * (o - e)"),
             ("buffers are corrected too", "with_mean_buffers(server, uploads, new)", "new"),
         ],
     ),
@@ -88,11 +94,15 @@ MODULES = {
         "algorithms/fedvarp.py",
         ["tests/algorithms/test_fedstale.py"],
         [
-            ("only the mean of all is weighed by β", "f + beta * (o - e)", "f + o - beta * e"),
+            (
+                "only the mean of all is weighed by β",
+                "f + beta * pace * (o - e)",
+                "f + pace * (o - beta * e)",
+            ),
             (
                 "only the active clients' old ones are weighed by β",
-                "f + beta * (o - e)",
-                "f + beta * o - e",
+                "f + beta * pace * (o - e)",
+                "f + pace * (beta * o - e)",
             ),
         ],
     ),

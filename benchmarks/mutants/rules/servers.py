@@ -157,15 +157,17 @@ MODULES = {
         "algorithms/mifa.py",
         oracles("mifa"),
         [
-            ("server_lr ignored", "w - self.server_lr * g", "w - g"),
+            ("server_lr ignored", "w - self.server_lr * pace * g", "w - pace * g"),
             ("weighted by size", "weighted=False", "weighted=True"),
             ("clients seen only", 'updates.mean("all",', 'updates.mean("seen",'),
-            ("wrong sign", "w - self.server_lr * g", "w + self.server_lr * g"),
+            ("wrong sign", "w - self.server_lr * pace * g", "w + self.server_lr * pace * g"),
             (
                 "models for updates",
-                'updates.put(upload.client, subtract(start, upload["weights"]))',
+                'updates.put(upload.client, subtract(start, upload["weights"], pace))',
                 'updates.put(upload.client, upload["weights"])',
             ),
+            ("old updates count at the rate of their round", '["weights"], pace)', '["weights"])'),
+            ("the present rate is left out", "self.server_lr * pace * g", "self.server_lr * g"),
             (
                 "buffers go with the updates",
                 "return state.replace(weights=with_mean_buffers(server, uploads, new))",
